@@ -1,0 +1,175 @@
+/** The outcome of bringing JSON into the one form that RFC 8785 (JCS) gives it. */
+export type CanonicalJson =
+  | { kind: "canonical"; text: string }
+  | { kind: "notJson" }
+  | { kind: "refused"; reason: CanonicalRefusal };
+
+/**
+ * Why a JSON document has no canonical form. In each case two readers could understand the same bytes
+ * differently, and a fingerprint over a guess would let two different requests share a key.
+ */
+export type CanonicalRefusal =
+  | "duplicate-member"
+  | "lone-surrogate"
+  | "number-out-of-range"
+  | "too-deep"
+  | "not-a-json-value";
+
+/**
+ * The canonical form (RFC 8785) of a JSON text: members sorted, whitespace gone, one spelling for each number
+ * and string.
+ *
+ * @example
+ * canonicalizeText('{ "b": 1.0, "a": "\\u0041" }'); // { kind: "canonical", text: '{"a":"A","b":1}' }
+ */
+export function canonicalizeText(text: string): CanonicalJson {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return { kind: "notJson" };
+  }
+  const writing: Writing = { membersWritten: 0, refusal: undefined };
+  const canonical = write(value, 0, writing);
+  if (canonical === undefined) return refused(writing);
+  // JSON.parse silently keeps the last of several equal names, however they were escaped. A missing member
+  // gives that away without a second parser.
+  if (writing.membersWritten !== membersIn(text)) return { kind: "refused", reason: "duplicate-member" };
+  return { kind: "canonical", text: canonical };
+}
+
+/**
+ * The canonical form of a value that somebody else parsed, such as what a body parser left behind.
+ *
+ * Only plain JSON values have one. A member that is `undefined` is absent, as in `JSON.stringify`, but nothing
+ * is converted: a `Date`, a `Map` or a class instance is refused, because which of its fields carry the
+ * request's meaning is the caller's knowledge.
+ */
+export function canonicalizeValue(value: unknown): Exclude<CanonicalJson, { kind: "notJson" }> {
+  const writing: Writing = { membersWritten: 0, refusal: undefined };
+  const canonical = write(value, 0, writing);
+  return canonical === undefined ? refused(writing) : { kind: "canonical", text: canonical };
+}
+
+// Far deeper than any API's documents, and far shallower than the stack of any runtime.
+const depthMax = 512;
+
+/** What one pass over a document gathers besides its text. */
+interface Writing {
+  membersWritten: number;
+  refusal: CanonicalRefusal | undefined;
+}
+
+/** Answers `undefined` as soon as anything is refused; the reason is then in `writing`. */
+function write(value: unknown, depth: number, writing: Writing): string | undefined {
+  switch (typeof value) {
+    case "string":
+      return writeString(value, writing);
+    case "number":
+      // ECMAScript's own number-to-string is what RFC 8785 prescribes, including "0" for -0.
+      if (Number.isFinite(value)) return String(value);
+      return refuse(writing, Number.isNaN(value) ? "not-a-json-value" : "number-out-of-range");
+    case "boolean":
+      return value ? "true" : "false";
+    case "object":
+      if (value === null) return "null";
+      // A cyclic structure ends here as well.
+      if (depth === depthMax) return refuse(writing, "too-deep");
+      if (Array.isArray(value)) return writeArray(value, depth + 1, writing);
+      if (isPlainObject(value)) return writeObject(value, depth + 1, writing);
+      return refuse(writing, "not-a-json-value");
+    default:
+      return refuse(writing, "not-a-json-value");
+  }
+}
+
+function writeArray(items: readonly unknown[], depth: number, writing: Writing): string | undefined {
+  let text = "[";
+  for (let i = 0; i < items.length; i++) {
+    const item = write(items[i], depth, writing);
+    if (item === undefined) return undefined;
+    text += i === 0 ? item : `,${item}`;
+  }
+  return `${text}]`;
+}
+
+function writeObject(members: Record<string, unknown>, depth: number, writing: Writing): string | undefined {
+  let text = "{";
+  for (const name of sortNames(Object.keys(members))) {
+    const value = members[name];
+    if (value === undefined) continue;
+    const nameText = writeString(name, writing);
+    if (nameText === undefined) return undefined;
+    const valueText = write(value, depth, writing);
+    if (valueText === undefined) return undefined;
+    writing.membersWritten++;
+    text += text === "{" ? `${nameText}:${valueText}` : `,${nameText}:${valueText}`;
+  }
+  return `${text}}`;
+}
+
+// Everything but quotes, backslashes, control characters and surrogates stands for itself.
+const needsCare = /[^ !#-[\]-\ud7ff\ue000-\uffff]/;
+const loneSurrogate = /\p{Surrogate}/u;
+
+function writeString(value: string, writing: Writing): string | undefined {
+  if (!needsCare.test(value)) return `"${value}"`;
+  // UTF-8 cannot carry half a character, so every one of them would be hashed as the same replacement.
+  if (loneSurrogate.test(value)) return refuse(writing, "lone-surrogate");
+  return JSON.stringify(value);
+}
+
+// Most objects have few members, and for those an insertion sort is about twice as fast as Array.sort.
+const insertionSortMax = 24;
+
+/** Sorts by UTF-16 code units, in place: RFC 8785 asks for that order, and it is the one of JavaScript's `<`. */
+function sortNames(names: string[]): string[] {
+  if (names.length > insertionSortMax) return names.sort();
+  for (let i = 1; i < names.length; i++) {
+    const name = names[i] as string;
+    let j = i;
+    for (; j > 0 && (names[j - 1] as string) > name; j--) names[j] = names[j - 1] as string;
+    names[j] = name;
+  }
+  return names;
+}
+
+/**
+ * Accepts the objects of another realm and those without a prototype (body parsers make both), so it looks for
+ * a prototype that is itself a root instead of comparing with this realm's `Object.prototype`.
+ */
+function isPlainObject(value: object): value is Record<string, unknown> {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+const quote = 0x22;
+const backslash = 0x5c;
+const colon = 0x3a;
+
+/** Counts the members in a text that is known to be JSON: each has exactly one colon outside of strings. */
+function membersIn(json: string): number {
+  let members = 0;
+  for (let i = 0; i < json.length; i++) {
+    const unit = json.charCodeAt(i);
+    if (unit === colon) members++;
+    else if (unit === quote) i = closingQuote(json, i);
+  }
+  return members;
+}
+
+function closingQuote(json: string, openingQuote: number): number {
+  let i = openingQuote + 1;
+  for (let unit = json.charCodeAt(i); unit !== quote; unit = json.charCodeAt(i)) {
+    i += unit === backslash ? 2 : 1;
+  }
+  return i;
+}
+
+function refuse(writing: Writing, reason: CanonicalRefusal): undefined {
+  writing.refusal = reason;
+}
+
+function refused(writing: Writing): { kind: "refused"; reason: CanonicalRefusal } {
+  return { kind: "refused", reason: writing.refusal ?? "not-a-json-value" };
+}

@@ -1,0 +1,210 @@
+import { createHash, type Hash, hash } from "node:crypto";
+import { type CanonicalRefusal, canonicalizeText, canonicalizeValue } from "./canonical-json.ts";
+import { multipartBoundary, parseMultipart } from "./multipart.ts";
+
+/**
+ * The version of everything below: which fields are hashed, in which order, and how each is made canonical.
+ *
+ * Fingerprints of different versions never compare equal, so bumping it makes every retry that is in flight
+ * across the deployment look like another request. Bump it when two requests that differ came out equal;
+ * never for speed or beauty.
+ */
+export const fingerprintVersion = 1;
+
+/**
+ * The body of a request: its bytes, or what another middleware that consumed the stream left of it. A parsed
+ * value that is a string or a byte array counts as bytes, and `undefined` as no body at all.
+ */
+export type RequestBody = { kind: "bytes"; bytes: Uint8Array } | { kind: "parsed"; value: unknown };
+
+/** What of a request decides whether another one is the same request. */
+export interface FingerprintInput {
+  method: string;
+  path: string;
+  /** The raw text after the `?`, without it. */
+  query: string;
+  contentType: string | undefined;
+  contentEncoding: string | undefined;
+  body: RequestBody;
+}
+
+/** A fingerprint such as `v1:47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU`, or why the body cannot have one. */
+export type FingerprintAnswer =
+  | { kind: "fingerprint"; fingerprint: string }
+  | { kind: "refused"; reason: CanonicalRefusal };
+
+/**
+ * The fingerprint of a request's meaning: equal for a retry that only spells the request differently (reordered
+ * members or parameters, another multipart boundary), different for everything else.
+ */
+export function fingerprintRequest(input: FingerprintInput): FingerprintAnswer {
+  const body = describeBody(input);
+  if (body.kind === "refused") return body;
+  return digest([input.method, input.path, ...queryFields(input.query), ...body.fields]);
+}
+
+/**
+ * The fingerprint for a route that chose its own business parameters: `selection`, which must be a plain JSON
+ * value, replaces the query and the body.
+ */
+export function fingerprintSelection(input: {
+  method: string;
+  path: string;
+  selection: unknown;
+}): FingerprintAnswer {
+  const selection = canonicalizeValue(input.selection);
+  if (selection.kind === "refused") return selection;
+  return digest([input.method, input.path, ...queryFields(""), "selection", selection.text]);
+}
+
+type Field = string | Uint8Array;
+
+/**
+ * Hashes each field as its length in bytes, a colon and its content. Whatever a client puts into one field can
+ * therefore never be read as the start of another, which any separator would allow.
+ */
+function digest(fields: readonly Field[]): FingerprintAnswer {
+  let pending = `${String(fingerprintVersion).length}:${fingerprintVersion}`;
+  let hasher: Hash | undefined;
+  for (const field of fields) {
+    if (typeof field === "string") {
+      pending += `${Buffer.byteLength(field)}:${field}`;
+    } else {
+      hasher ??= createHash("sha256");
+      hasher.update(`${pending}${field.byteLength}:`).update(field);
+      pending = "";
+    }
+  }
+  // The one-shot hash costs half of a Hash object, and a JSON request is one string all through.
+  const digest = hasher?.update(pending).digest("base64url") ?? hash("sha256", pending, "base64url");
+  return { kind: "fingerprint", fingerprint: `v${fingerprintVersion}:${digest}` };
+}
+
+/** The fields that stand for a body. The first names its kind and thereby says how many follow. */
+type BodyFields = { kind: "fields"; fields: Field[] } | { kind: "refused"; reason: CanonicalRefusal };
+
+function describeBody({ body, contentType = "", contentEncoding = "" }: FingerprintInput): BodyFields {
+  if (body.kind === "bytes") return describeBytes({ bytes: body.bytes, contentType, contentEncoding });
+
+  const { value } = body;
+  if (value === undefined) return fields(["empty"]);
+  if (typeof value === "string") {
+    // Encoding would turn every lone surrogate into one and the same replacement character.
+    if (/\p{Surrogate}/u.test(value)) return { kind: "refused", reason: "lone-surrogate" };
+    return describeBytes({ bytes: Buffer.from(value, "utf8"), contentType, contentEncoding });
+  }
+  if (ArrayBuffer.isView(value)) {
+    const bytes = new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
+    return describeBytes({ bytes, contentType, contentEncoding });
+  }
+  const mediaType = mediaTypeOf(contentType);
+  // Multipart parsers leave the files elsewhere, and a fingerprint that cannot see them would let another file
+  // pass as a retry. The route has to select its parameters, or run before the parser.
+  if (mediaType.startsWith("multipart/")) return { kind: "refused", reason: "not-a-json-value" };
+
+  const canonical = canonicalizeValue(value);
+  if (canonical.kind === "refused") return canonical;
+  if (isJson(mediaType)) return fields(["json", mediaType, canonical.text]);
+  return fields([mediaType === formMediaType ? "form-parsed" : "parsed", mediaType, canonical.text]);
+}
+
+function describeBytes(body: {
+  bytes: Uint8Array;
+  contentType: string;
+  contentEncoding: string;
+}): BodyFields {
+  const { bytes, contentType } = body;
+  if (bytes.byteLength === 0) return fields(["empty"]);
+
+  const mediaType = mediaTypeOf(contentType);
+  const contentEncoding = body.contentEncoding.trim().toLowerCase();
+  const asBytes = fields(["bytes", mediaType, contentEncoding, bytes]);
+  if (contentEncoding !== "" && contentEncoding !== "identity") return asBytes;
+  if (isJson(mediaType)) return describeJson(bytes, mediaType) ?? asBytes;
+  if (mediaType === formMediaType) return describeForm(bytes) ?? asBytes;
+  if (mediaType.startsWith("multipart/")) return describeMultipart(bytes, contentType) ?? asBytes;
+  return asBytes;
+}
+
+function describeJson(bytes: Uint8Array, mediaType: string): BodyFields | undefined {
+  const text = decodeUtf8(bytes);
+  if (text === undefined) return undefined;
+  // Every JSON body parser drops a byte order mark.
+  const canonical = canonicalizeText(text.startsWith("\ufeff") ? text.slice(1) : text);
+  switch (canonical.kind) {
+    case "canonical":
+      return fields(["json", mediaType, canonical.text]);
+    case "notJson":
+      return undefined;
+    case "refused":
+      return canonical;
+    default:
+      return canonical satisfies never;
+  }
+}
+
+function describeForm(bytes: Uint8Array): BodyFields | undefined {
+  const text = decodeUtf8(bytes);
+  const pairs = text === undefined ? undefined : decodePairs(text);
+  return pairs && fields(["form", ...pairFields(pairs)]);
+}
+
+function describeMultipart(bytes: Uint8Array, contentType: string): BodyFields | undefined {
+  const boundary = multipartBoundary(contentType);
+  const parts = boundary === undefined ? undefined : parseMultipart(bytes, boundary);
+  if (parts === undefined) return undefined;
+  const partFields = parts.flatMap((part): Field[] => [...pairFields(part.headers), part.body]);
+  return fields(["multipart", mediaTypeOf(contentType), String(parts.length), ...partFields]);
+}
+
+function queryFields(query: string): string[] {
+  if (query === "") return ["0"];
+  const pairs = decodePairs(query);
+  return pairs === undefined ? ["raw", query] : pairFields(pairs);
+}
+
+/** A list says its length first, so that its end can be told from the field after it. */
+function pairFields(pairs: readonly (readonly [string, string])[]): string[] {
+  return [String(pairs.length), ...pairs.flat()];
+}
+
+/**
+ * The pairs of a query or form as WHATWG decodes them, sorted by name; pairs of one name keep their order.
+ * Answers `undefined` when decoding lost something: every invalid sequence becomes the same replacement
+ * character, and two different requests would look alike.
+ */
+function decodePairs(text: string): [string, string][] | undefined {
+  // URLSearchParams swallows one leading question mark, so it is given one of its own.
+  const params = new URLSearchParams(`?${text}`);
+  params.sort();
+  const pairs = [...params];
+  return pairs.some(([name, value]) => name.includes("\ufffd") || value.includes("\ufffd"))
+    ? undefined
+    : pairs;
+}
+
+// Without `ignoreBOM` the decoder would drop a byte order mark, which in a form is part of the first name.
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+function decodeUtf8(bytes: Uint8Array): string | undefined {
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+const formMediaType = "application/x-www-form-urlencoded";
+
+function mediaTypeOf(contentType: string): string {
+  const end = contentType.indexOf(";");
+  return (end < 0 ? contentType : contentType.slice(0, end)).trim().toLowerCase();
+}
+
+function isJson(mediaType: string): boolean {
+  return mediaType === "application/json" || mediaType.endsWith("+json");
+}
+
+function fields(fields: Field[]): { kind: "fields"; fields: Field[] } {
+  return { kind: "fields", fields };
+}

@@ -1,0 +1,186 @@
+import { ConfigError } from "./errors.ts";
+import type { KeyFormat } from "./key.ts";
+import type { OnCrash } from "./record.ts";
+import { headerAllowList } from "./response.ts";
+import type { ScopePolicy } from "./scope.ts";
+import type { Capabilities } from "./store.ts";
+
+/** A preset of status codes, header names and outcome policy. */
+export type Profile = "ietf" | "stripe" | "acp";
+
+/** How one route treats its requests. Every field has a safe default; see {@link defaultPolicy}. */
+export interface Policy {
+  /** `ietf` follows the Internet-Draft, `stripe` what Stripe does, `acp` the Agentic Commerce Protocol. */
+  readonly profile: Profile;
+  /** The methods that are protected; requests with any other pass through untouched. */
+  readonly methods: readonly string[];
+  /** Whether a protected request without a key is refused (400) or passed through unprotected. */
+  readonly required: boolean;
+  readonly keyFormat: KeyFormat;
+  /** Whether one key may be used once per tenant, or once per tenant and endpoint. */
+  readonly scope: ScopePolicy;
+  /** The status for a key that comes back with another request. */
+  readonly mismatchStatus: 400 | 409 | 422;
+  /** What a duplicate gets while the first request still runs: 409, the answer when it is there, or 202. */
+  readonly onInFlight: "reject" | "wait" | "accept";
+  /** With `onInFlight: "wait"`: how long, before it is 409 after all. */
+  readonly waitMs: number;
+  /** What becomes of an execution whose process died. */
+  readonly onCrash: OnCrash;
+  /** What a 5xx answer or a throw means: it may be tried again, it is the answer, or nobody knows. */
+  readonly onServerError: "retry" | "store" | "reconcile";
+  /** When the store does not answer: refuse with 503, or run unprotected (and say so in an event). */
+  readonly onStoreDown: "closed" | "open";
+  /** What becomes of a key whose own time (it is a UUIDv7) is older than the retention. */
+  readonly lateArrivals: "allow" | "reject";
+  /** How long an answer can be replayed, counted from the completion. */
+  readonly retentionMs: number;
+  /** How long a handler may take before its outcome counts as lost. */
+  readonly executionTimeoutMs: number;
+  /** When reconciliation may first ask about an outcome that is not known. */
+  readonly reconcileAfterMs: number;
+  /** Larger request bodies are refused (413) before the handler runs. */
+  readonly requestBytesMax: number;
+  /** Larger response bodies are sent, but not stored: a retry gets 409 `response-not-stored`. */
+  readonly responseBytesMax: number;
+  /** Header names that are stored and replayed beside the common ones. */
+  readonly replayHeaders: readonly string[];
+  /**
+   * Lets the bytes of the first answer flow while the handler makes them, instead of after they are stored. This
+   * waives, for this route, the promise that a client only sees an answer that is durable.
+   */
+  readonly streaming: boolean;
+}
+
+export type PolicyInput = Partial<Policy>;
+
+const second = 1000;
+const minute = 60 * second;
+const hour = 60 * minute;
+const mebibyte = 1024 * 1024;
+
+/** The safe choice wherever the field disagrees. */
+export const defaultPolicy: Policy = {
+  profile: "ietf",
+  methods: ["POST", "PATCH"],
+  required: true,
+  keyFormat: "any",
+  scope: "tenant",
+  mismatchStatus: 422,
+  onInFlight: "reject",
+  waitMs: 10 * second, // Below the 15 to 30 seconds after which common clients and proxies give up.
+  onCrash: "reconcile",
+  onServerError: "retry",
+  onStoreDown: "closed",
+  lateArrivals: "allow",
+  retentionMs: 24 * hour, // What Stripe documents, and so what clients are built for.
+  executionTimeoutMs: 10 * minute, // Longer than any proxy keeps a connection open for one answer.
+  reconcileAfterMs: 30 * second, // Most providers have settled their own view of a payment by then.
+  requestBytesMax: mebibyte,
+  responseBytesMax: mebibyte,
+  replayHeaders: [],
+  streaming: false,
+};
+
+/** What each profile changes in the defaults. */
+const profilePolicies: Record<Profile, PolicyInput> = {
+  ietf: {},
+  stripe: { mismatchStatus: 400, onServerError: "store", keyFormat: "any" },
+  acp: {},
+};
+
+/** How each profile speaks on the wire. */
+export interface ProfileHeaders {
+  readonly replayed: string;
+  /** Whether the key is sent back with every answer. */
+  readonly echoKey: boolean;
+}
+
+export const profileHeaders: Record<Profile, ProfileHeaders> = {
+  ietf: { replayed: "Idempotency-Replayed", echoKey: false },
+  stripe: { replayed: "Idempotent-Replayed", echoKey: true },
+  acp: { replayed: "Idempotent-Replayed", echoKey: true },
+};
+
+/**
+ * The policy of one route: defaults, then the profile, then each layer of the user's own choices. Throws one error
+ * that names everything that is wrong, so that a bad configuration never meets a request.
+ */
+export function resolvePolicy(capabilities: Capabilities, ...layers: readonly PolicyInput[]): Policy {
+  const chosen = Object.assign({}, ...layers.map(withoutUndefined)) as PolicyInput;
+  const profile = chosen.profile ?? defaultPolicy.profile;
+  const policy: Policy = {
+    ...defaultPolicy,
+    ...(Object.hasOwn(profilePolicies, profile) ? profilePolicies[profile] : {}),
+    ...chosen,
+  };
+  const complaints = complaintsAbout(policy, capabilities);
+  if (complaints.length > 0) throw new ConfigError(`the policy cannot be kept: ${complaints.join("; ")}`);
+  headerAllowList(policy.replayHeaders);
+  return { ...policy, methods: policy.methods.map((method) => method.toUpperCase()) };
+}
+
+const choices: { readonly [Field in keyof Policy]?: readonly Policy[Field][] } = {
+  profile: ["ietf", "stripe", "acp"],
+  required: [true, false],
+  keyFormat: ["any", "structured", "bare", "uuid"],
+  scope: ["tenant", "tenant+endpoint"],
+  mismatchStatus: [400, 409, 422],
+  onInFlight: ["reject", "wait", "accept"],
+  onCrash: ["reconcile", "resume", "retry"],
+  onServerError: ["retry", "store", "reconcile"],
+  onStoreDown: ["closed", "open"],
+  lateArrivals: ["allow", "reject"],
+  streaming: [true, false],
+};
+
+const positiveNumbers = ["retentionMs", "executionTimeoutMs", "requestBytesMax", "responseBytesMax"] as const;
+const nonNegativeNumbers = ["waitMs", "reconcileAfterMs"] as const;
+
+function complaintsAbout(policy: Policy, capabilities: Capabilities): string[] {
+  const complaints: string[] = [];
+  for (const field of Object.keys(policy)) {
+    if (!Object.hasOwn(defaultPolicy, field)) complaints.push(`"${field}" is not a policy`);
+  }
+  for (const [field, allowed] of Object.entries(choices)) {
+    const value = policy[field as keyof Policy];
+    if (!(allowed as readonly unknown[]).includes(value)) {
+      complaints.push(`${field} is ${show(value)} and must be one of ${allowed.map(show).join(", ")}`);
+    }
+  }
+  for (const field of positiveNumbers) {
+    if (!(policy[field] > 0)) complaints.push(`${field} is ${show(policy[field])} and must be above 0`);
+  }
+  for (const field of nonNegativeNumbers) {
+    if (!(policy[field] >= 0)) complaints.push(`${field} is ${show(policy[field])} and must not be below 0`);
+  }
+  for (const field of ["methods", "replayHeaders"] as const) {
+    if (!Array.isArray(policy[field])) complaints.push(`${field} must be an array of strings`);
+  }
+  if (Array.isArray(policy.methods) && policy.methods.length === 0) {
+    complaints.push("methods is empty, so nothing would be protected");
+  }
+  if (policy.responseBytesMax > capabilities.responseBytesMax) {
+    complaints.push(
+      `responseBytesMax is ${policy.responseBytesMax}, and this store keeps at most ${capabilities.responseBytesMax} bytes in one record`,
+    );
+  }
+  if (policy.onCrash === "resume" && capabilities.durability === "none") {
+    complaints.push(
+      'onCrash is "resume", and this store forgets everything in a crash: use sqliteStore or postgresStore, or leave it at "reconcile"',
+    );
+  }
+  if (policy.lateArrivals === "reject" && !Number.isFinite(policy.retentionMs)) {
+    complaints.push('lateArrivals is "reject", which needs a retentionMs that ends');
+  }
+  return complaints;
+}
+
+function show(value: unknown): string {
+  return typeof value === "string" ? `"${value}"` : String(value);
+}
+
+/** A spread would let an explicit `undefined` erase a default. */
+function withoutUndefined(layer: PolicyInput): PolicyInput {
+  return Object.fromEntries(Object.entries(layer).filter(([, value]) => value !== undefined));
+}

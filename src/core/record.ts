@@ -1,0 +1,74 @@
+import type { StoredResponse } from "./response.ts";
+
+/** What a record is found by: a key means something only within its scope. */
+export interface RecordId {
+  readonly scope: string;
+  readonly key: string;
+}
+
+/** One text for one id. The key's length comes first, so that no key and scope can be taken for another pair. */
+export function recordIdText(id: RecordId): string {
+  return `${id.key.length}:${id.key}${id.scope}`;
+}
+
+/** What the death of an owner means; decided by the request that started the execution. */
+export type OnCrash = "reconcile" | "resume" | "retry";
+
+interface Common extends RecordId {
+  readonly fingerprint: string;
+  /** The number of the latest attempt. It only grows while the record exists. */
+  readonly fence: number;
+  readonly onCrash: OnCrash;
+  /** All times are milliseconds since 1970 on the store's clock. */
+  readonly createdAt: number;
+  readonly expiresAt: number;
+}
+
+/** Accepted for later execution; nobody has claimed it yet. */
+export interface PendingRecord extends Common {
+  readonly state: "pending";
+}
+
+/** Somebody holds the lease, or held it until `leaseUntil`. */
+export interface InProgressRecord extends Common {
+  readonly state: "in_progress";
+  readonly owner: string;
+  /** The past, if the store knows by other means that the owner is gone. */
+  readonly leaseUntil: number;
+}
+
+/** The outcome is known, and every retry gets it. */
+export interface CompletedRecord extends Common {
+  readonly state: "completed";
+  readonly completedAt: number;
+  readonly response: StoredResponse;
+}
+
+/** It is proven that nothing was executed: the next request may try. */
+export interface FailedRetryableRecord extends Common {
+  readonly state: "failed_retryable";
+  readonly reason: string;
+}
+
+/** It may have been executed. Only reconciliation or an operator moves it. */
+export interface UnknownRecord extends Common {
+  readonly state: "unknown";
+  readonly reason: string;
+  readonly reconcileAfter: number;
+}
+
+/** Past its retention and kept for audit only; the response is gone. */
+export interface ExpiredRecord extends Common {
+  readonly state: "expired";
+}
+
+/** One row per (scope, key). Illegal combinations of columns cannot be written down here. */
+export type IdempotencyRecord =
+  | PendingRecord
+  | InProgressRecord
+  | CompletedRecord
+  | FailedRetryableRecord
+  | UnknownRecord
+  | ExpiredRecord;
+
+export type RecordState = IdempotencyRecord["state"];

@@ -1,0 +1,134 @@
+import { ConfigError } from "./errors.ts";
+
+export type HeaderPair = readonly [name: string, value: string];
+
+/** What a handler answered, before any rule of what may be stored. */
+export interface CapturedResponse {
+  readonly status: number;
+  readonly headers: readonly HeaderPair[];
+  readonly body: Uint8Array;
+}
+
+/** What is kept for the retries: everything, or only that it was too large to keep. */
+export type StoredResponse =
+  | {
+      readonly kind: "full";
+      readonly status: number;
+      readonly headers: readonly HeaderPair[];
+      readonly body: Uint8Array;
+    }
+  | { readonly kind: "omitted"; readonly status: number; readonly bodyBytes: number };
+
+/**
+ * Headers that say something about the answer itself, and are as true in a week as they are now. What describes one
+ * connection or one moment is made anew for each replay.
+ */
+const storedHeaderNames: ReadonlySet<string> = new Set([
+  "content-type",
+  "content-language",
+  "content-encoding",
+  "location",
+  "etag",
+  "link",
+  "last-modified",
+  "cache-control",
+  "vary",
+]);
+
+/** Headers that would be wrong or dangerous in a replay, even when a route asks for them. */
+const neverStoredHeaderNames: ReadonlySet<string> = new Set([
+  "set-cookie",
+  "set-cookie2",
+  "date",
+  "content-length",
+  "connection",
+  "keep-alive",
+  "proxy-authenticate",
+  "proxy-authorization",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+]);
+
+const headerNamePattern = /^[!#$%&'*+.^_`|~0-9a-z-]+$/;
+
+/** Which headers a route stores: the common ones plus its own. Refuses what must never be replayed. */
+export function headerAllowList(extraNames: readonly string[]): ReadonlySet<string> {
+  if (extraNames.length === 0) return storedHeaderNames;
+  const names = new Set(storedHeaderNames);
+  for (const extra of extraNames) {
+    const name = extra.toLowerCase();
+    if (neverStoredHeaderNames.has(name)) {
+      throw new ConfigError(
+        `replayHeaders names "${extra}", which belongs to one connection or one client and is never replayed; take it out`,
+      );
+    }
+    if (!headerNamePattern.test(name)) {
+      throw new ConfigError(`replayHeaders names "${extra}", which is not a header name`);
+    }
+    names.add(name);
+  }
+  return names;
+}
+
+/** Applies the header rules and the size cap. */
+export function toStoredResponse(
+  captured: CapturedResponse,
+  rules: { readonly allowedHeaders: ReadonlySet<string>; readonly responseBytesMax: number },
+): StoredResponse {
+  if (captured.body.byteLength > rules.responseBytesMax) {
+    return { kind: "omitted", status: captured.status, bodyBytes: captured.body.byteLength };
+  }
+  const headers = captured.headers.filter(([name]) => rules.allowedHeaders.has(name.toLowerCase()));
+  return { kind: "full", status: captured.status, headers, body: captured.body };
+}
+
+/** A stored response as three columns, the same in every store. */
+export interface EncodedResponse {
+  readonly status: number;
+  /** JSON text with the version of this encoding, and the headers or the marker. */
+  readonly head: string;
+  readonly body: Uint8Array | null;
+}
+
+/** Stored beside each response; a reader that meets a newer one must not guess. */
+const encodingVersion = 1;
+
+export function encodeResponse(response: StoredResponse): EncodedResponse {
+  switch (response.kind) {
+    case "full":
+      return {
+        status: response.status,
+        head: JSON.stringify({ v: encodingVersion, headers: response.headers }),
+        body: response.body,
+      };
+    case "omitted":
+      return {
+        status: response.status,
+        head: JSON.stringify({ v: encodingVersion, omittedBytes: response.bodyBytes }),
+        body: null,
+      };
+    default:
+      return response satisfies never;
+  }
+}
+
+export function decodeResponse(encoded: EncodedResponse): StoredResponse {
+  const head = JSON.parse(encoded.head) as { v: number; headers?: HeaderPair[]; omittedBytes?: number };
+  if (head.v !== encodingVersion) {
+    throw new Error(
+      `a stored response has encoding version ${head.v}, this Latchkey reads version ${encodingVersion}: upgrade this process`,
+    );
+  }
+  if (head.omittedBytes !== undefined) {
+    return { kind: "omitted", status: encoded.status, bodyBytes: head.omittedBytes };
+  }
+  return {
+    kind: "full",
+    status: encoded.status,
+    headers: head.headers ?? [],
+    body: encoded.body ?? new Uint8Array(),
+  };
+}

@@ -1,0 +1,64 @@
+import type { RecordId } from "../core/record.ts";
+
+/** What an arriving request was answered with. */
+export type ReserveOutcome =
+  | "created"
+  | "replay"
+  | "in_progress"
+  | "accepted"
+  | "key_misuse"
+  | "failed_retry"
+  | "takeover"
+  | "expired_retry"
+  | "unknown"
+  | "store_down"
+  | "unprotected";
+
+/** Everything that the engine does, for metrics and logs. Happy requests are `reserved` and `settled`. */
+export type LatchkeyEvent =
+  | (RecordId & {
+      readonly type: "reserved";
+      readonly outcome: ReserveOutcome;
+      /** Answered from this process's own memory: a duplicate of a request that it is executing or asking about. */
+      readonly joined: boolean;
+    })
+  | (RecordId & {
+      readonly type: "settled";
+      readonly as: "completed" | "failed_retryable" | "unknown";
+      readonly attempt: number;
+      readonly reason?: string;
+    })
+  /** This process executed, and its outcome was refused: another owner has the key. */
+  | (RecordId & { readonly type: "lease_lost"; readonly attempt: number; readonly reason: string })
+  | (RecordId & { readonly type: "execution_timeout"; readonly attempt: number })
+  | (RecordId & { readonly type: "waited"; readonly ms: number; readonly answered: boolean })
+  /** A handler threw where no framework could answer for it. */
+  | (RecordId & { readonly type: "handler_failed"; readonly error: unknown })
+  | { readonly type: "store_error"; readonly verb: StoreVerb; readonly error: unknown }
+  | { readonly type: "swept"; readonly unknown: number; readonly retryable: number }
+  | { readonly type: "reaped"; readonly deleted: number; readonly expired: number };
+
+export type StoreVerb = "reserve" | "settle" | "renew" | "read" | "watch" | "sweep" | "reap";
+
+export type EventListener = (event: LatchkeyEvent) => void;
+
+/** Tells every listener. One that throws is no reason to fail a payment. */
+export class Events {
+  readonly #listeners = new Set<EventListener>();
+
+  subscribe(listener: EventListener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  emit(event: LatchkeyEvent): void {
+    for (const listener of this.#listeners) {
+      try {
+        listener(event);
+      } catch (error) {
+        // The listener's own bug must surface, but not in the request that happened to trigger it.
+        process.emitWarning(error instanceof Error ? error : String(error));
+      }
+    }
+  }
+}

@@ -1,0 +1,238 @@
+import { ExecutionTimeoutError, LeaseLostError } from "../core/errors.ts";
+import type { Policy } from "../core/policy.ts";
+import type { StoredResponse } from "../core/response.ts";
+import type { ExecuteAfter, Lease, SettleAnswer, Settlement } from "../core/store.ts";
+import type { Events } from "./events.ts";
+import type { Cancel, Runtime } from "./runtime.ts";
+
+/** How a handler ended. */
+export type Outcome =
+  | { readonly kind: "answered"; readonly response: StoredResponse }
+  /** It threw, and `response` is what its client is told. */
+  | { readonly kind: "threw"; readonly error: unknown; readonly response: StoredResponse };
+
+/** How an execution ended, as the store confirmed it. */
+export type Settled =
+  | { readonly kind: "stored"; readonly response: StoredResponse; readonly expiresAt: number }
+  | { readonly kind: "released" }
+  | { readonly kind: "suspended"; readonly retryAfterMs: number }
+  /** Another owner has the key: this outcome counts for nothing. */
+  | { readonly kind: "lost" }
+  | { readonly kind: "timedOut" }
+  /** The store did not confirm. The outcome is kept and told again until it does. */
+  | { readonly kind: "storeDown" };
+
+export type ExecutionPolicy = Pick<
+  Policy,
+  | "onInFlight"
+  | "waitMs"
+  | "onCrash"
+  | "onServerError"
+  | "onStoreDown"
+  | "retentionMs"
+  | "executionTimeoutMs"
+  | "reconcileAfterMs"
+>;
+
+/** What an execution needs from the engine that started it. */
+export interface ExecutionHost {
+  readonly runtime: Runtime;
+  readonly events: Events;
+  settle(
+    execution: Execution,
+    settlement: Settlement,
+  ): Promise<SettleAnswer | { readonly kind: "storeDown" }>;
+  /** The execution needs its lease no longer. */
+  ended(execution: Execution, settled: Settled): void;
+}
+
+/** One attempt at one request: the holder of a lease from the moment it was reserved until it is settled. */
+export class Execution {
+  readonly lease: Lease;
+  readonly after: ExecuteAfter;
+  /** When the store last confirmed the lease, on this process's clock. */
+  renewedAt: number;
+  readonly #host: ExecutionHost;
+  readonly #policy: ExecutionPolicy;
+  readonly #cancelTimeout: Cancel;
+  #retentionMs: number;
+  #abort: AbortController | undefined;
+  #abortReason: Error | undefined;
+  #settling: Promise<Settled> | undefined;
+  #onTimeout: (() => void) | undefined;
+
+  constructor(options: {
+    readonly host: ExecutionHost;
+    readonly policy: ExecutionPolicy;
+    readonly lease: Lease;
+    readonly after: ExecuteAfter;
+    /** When the reservation was sent: the lease cannot have begun earlier. */
+    readonly reservedAt: number;
+  }) {
+    this.#host = options.host;
+    this.#policy = options.policy;
+    this.lease = options.lease;
+    this.after = options.after;
+    this.renewedAt = options.reservedAt;
+    this.#retentionMs = options.policy.retentionMs;
+    this.#cancelTimeout = Number.isFinite(options.policy.executionTimeoutMs)
+      ? options.host.runtime.setTimer(() => this.#timeOut(), options.policy.executionTimeoutMs)
+      : () => {};
+  }
+
+  /** 1 for the first execution, more when an earlier one failed or died. */
+  get attempt(): number {
+    return this.lease.fence;
+  }
+
+  /** Aborts when the lease is lost or the time is up. Made on demand: most handlers never look. */
+  get signal(): AbortSignal {
+    if (this.#abort === undefined) {
+      this.#abort = new AbortController();
+      if (this.#abortReason) this.#abort.abort(this.#abortReason);
+    }
+    return this.#abort.signal;
+  }
+
+  /** Keeps the answer for longer, or shorter, than the route's policy says. */
+  retainFor(ms: number): void {
+    if (!(ms > 0)) throw new RangeError(`retainFor takes milliseconds above 0, got ${ms}`);
+    this.#retentionMs = ms;
+  }
+
+  /** Called once, when the handler has taken too long. */
+  set onTimeout(run: () => void) {
+    this.#onTimeout = run;
+  }
+
+  /** Ends the lease with what the handler made of it. The first outcome counts; later ones learn what became of it. */
+  settle(outcome: Outcome): Promise<Settled> {
+    if (this.#settling === undefined) {
+      this.#cancelTimeout();
+      this.#settling = this.#settle(this.#settlementFor(outcome), outcome.response);
+    }
+    return this.#settling;
+  }
+
+  /** Ends the lease of an execution that never began. */
+  abandon(reason: string): Promise<Settled> {
+    if (this.#settling === undefined) {
+      this.#cancelTimeout();
+      this.#settling = this.#settle({ kind: "release", reason, retentionMs: this.#retentionMs });
+    }
+    return this.#settling;
+  }
+
+  /** The store said that somebody else holds the key. */
+  lose(reason: string): void {
+    this.#abortWith(new LeaseLostError(`${reason}; stop, and do not act on the outside world any more`));
+    if (this.#settling !== undefined) return;
+    this.#cancelTimeout();
+    this.#settling = Promise.resolve(this.#end({ kind: "lost" }, reason));
+  }
+
+  /** The lease ran out and the store could not be asked. It may still be ours, so settling is still tried. */
+  loseTouch(): void {
+    this.#abortWith(new LeaseLostError("the lease ran out while the store could not be reached"));
+  }
+
+  async #settle(settlement: Settlement, response?: StoredResponse): Promise<Settled> {
+    const answer = await this.#host.settle(this, settlement);
+    if (answer.kind === "storeDown") return this.#end({ kind: "storeDown" });
+    return this.confirm(settlement, answer, response);
+  }
+
+  /** What the store's word on a settlement means. Also used when it comes late. */
+  confirm(settlement: Settlement, answer: SettleAnswer, response?: StoredResponse): Settled {
+    if (answer.kind === "lost") {
+      const reason = "the outcome came after another owner had taken the key";
+      this.#abortWith(new LeaseLostError(reason));
+      return this.#end({ kind: "lost" }, reason);
+    }
+    const { scope, key, fence } = this.lease;
+    const told = { type: "settled", scope, key, attempt: fence } as const;
+    switch (settlement.kind) {
+      case "complete":
+        this.#host.events.emit({ ...told, as: "completed" });
+        return this.#end({
+          kind: "stored",
+          response: response ?? settlement.response,
+          expiresAt: answer.expiresAt,
+        });
+      case "release":
+        this.#host.events.emit({ ...told, as: "failed_retryable", reason: settlement.reason });
+        return this.#end({ kind: "released" });
+      case "suspend":
+        this.#host.events.emit({ ...told, as: "unknown", reason: settlement.reason });
+        return this.#end({ kind: "suspended", retryAfterMs: settlement.reconcileAfterMs });
+      default:
+        return settlement satisfies never;
+    }
+  }
+
+  #timeOut(): void {
+    if (this.#settling !== undefined) return;
+    const { scope, key } = this.lease;
+    const reason = `the handler took longer than ${this.#policy.executionTimeoutMs} ms`;
+    this.#host.events.emit({ type: "execution_timeout", scope, key, attempt: this.attempt });
+    this.#abortWith(new ExecutionTimeoutError(reason));
+    // Where a crash would be reconciled, say so at once. Elsewhere the lease is left to run out, which gives the
+    // handler that long to notice its signal before anybody else may begin.
+    if (this.#policy.onCrash === "reconcile") {
+      const settlement = this.#suspension(reason);
+      this.#settling = this.#host.settle(this, settlement).then((answer) => {
+        if (answer.kind !== "storeDown") this.confirm(settlement, answer);
+        return this.#end({ kind: "timedOut" });
+      });
+    } else {
+      this.#settling = Promise.resolve(this.#end({ kind: "timedOut" }));
+    }
+    this.#onTimeout?.();
+  }
+
+  #settlementFor(outcome: Outcome): Settlement {
+    const { status } = outcome.response;
+    const failed = outcome.kind === "threw" || status >= 500;
+    if (failed) {
+      const reason = outcome.kind === "threw" ? "the handler threw" : `the handler answered ${status}`;
+      switch (this.#policy.onServerError) {
+        case "retry":
+          return { kind: "release", reason, retentionMs: this.#retentionMs };
+        case "reconcile":
+          return this.#suspension(reason);
+        case "store":
+          break;
+        default:
+          return this.#policy.onServerError satisfies never;
+      }
+    } else if (notProcessedStatuses.has(status)) {
+      return { kind: "release", reason: `the handler answered ${status}`, retentionMs: this.#retentionMs };
+    }
+    return { kind: "complete", response: outcome.response, retentionMs: this.#retentionMs };
+  }
+
+  #suspension(reason: string): Settlement {
+    return { kind: "suspend", reason, reconcileAfterMs: this.#policy.reconcileAfterMs };
+  }
+
+  #abortWith(reason: Error): void {
+    if (this.#abortReason !== undefined) return;
+    this.#abortReason = reason;
+    this.#abort?.abort(reason);
+  }
+
+  #end(settled: Settled, lostBecause?: string): Settled {
+    if (lostBecause !== undefined) {
+      const { scope, key } = this.lease;
+      this.#host.events.emit({ type: "lease_lost", scope, key, attempt: this.attempt, reason: lostBecause });
+    }
+    this.#host.ended(this, settled);
+    return settled;
+  }
+}
+
+/**
+ * Answers that say by their definition that the request was not processed (Request Timeout, Too Early, Too Many
+ * Requests). Replaying one for a day would turn a moment's refusal into a permanent one.
+ */
+const notProcessedStatuses: ReadonlySet<number> = new Set([408, 425, 429]);

@@ -1,0 +1,86 @@
+import type { Lease, RenewAnswer } from "../core/store.ts";
+import type { Execution } from "./execution.ts";
+import type { Cancel, Runtime } from "./runtime.ts";
+
+/** The leases that this process holds, kept alive by one heartbeat for all of them. */
+export class Leases {
+  readonly #held = new Set<Execution>();
+  readonly #options: LeasesOptions;
+  readonly #intervalMs: number;
+  #cancel: Cancel | undefined;
+  #closed = false;
+
+  constructor(options: LeasesOptions) {
+    this.#options = options;
+    this.#intervalMs = options.leaseMs / heartbeatsPerLease;
+  }
+
+  add(execution: Execution): void {
+    this.#held.add(execution);
+    this.#schedule();
+  }
+
+  delete(execution: Execution): void {
+    this.#held.delete(execution);
+  }
+
+  /** Everything is lost at once. */
+  loseAll(reason: string): void {
+    for (const execution of [...this.#held]) execution.lose(reason);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#cancel?.();
+  }
+
+  /** The timer runs only while there is something to keep alive. */
+  #schedule(): void {
+    if (this.#cancel !== undefined || this.#closed) return;
+    this.#cancel = this.#options.runtime.setTimer(() => void this.#beat(), this.#intervalMs);
+  }
+
+  async #beat(): Promise<void> {
+    const sentAt = this.#options.runtime.now();
+    // A lease that is younger than half an interval lives until the next beat; most requests never need one.
+    const due = [...this.#held].filter((execution) => sentAt - execution.renewedAt >= this.#intervalMs / 2);
+    if (due.length > 0) await this.#renew(due, sentAt);
+    await this.#options.afterBeat();
+    this.#cancel = undefined;
+    if (this.#held.size > 0 || this.#options.needed()) this.#schedule();
+  }
+
+  /** Called when work is left that only a later beat can do. */
+  keepBeating(): void {
+    this.#schedule();
+  }
+
+  async #renew(due: readonly Execution[], sentAt: number): Promise<void> {
+    const answers = await this.#options.renew(due.map((execution) => execution.lease));
+    if (answers === undefined) {
+      const now = this.#options.runtime.now();
+      for (const execution of due) {
+        if (now - execution.renewedAt >= this.#options.leaseMs) execution.loseTouch();
+      }
+      return;
+    }
+    for (const [index, execution] of due.entries()) {
+      if (answers[index] === "held") execution.renewedAt = sentAt;
+      else execution.lose("the heartbeat found that another owner has taken the key");
+    }
+  }
+}
+
+/** Two heartbeats may be missed before anybody else can take over. */
+const heartbeatsPerLease = 3;
+
+interface LeasesOptions {
+  readonly runtime: Runtime;
+  readonly leaseMs: number;
+  /** Undefined when the store could not be asked. */
+  readonly renew: (leases: readonly Lease[]) => Promise<readonly RenewAnswer[] | undefined>;
+  /** Runs after each heartbeat: outcomes that the store has not confirmed are told again. */
+  readonly afterBeat: () => Promise<void>;
+  /** Whether heartbeats must go on although nothing is held. */
+  readonly needed: () => boolean;
+}

@@ -1,0 +1,73 @@
+/** Stops a timer that has not fired. */
+export type Cancel = () => void;
+
+/**
+ * Everything that the engine takes from the outside world besides its store. Passing another one in puts a whole
+ * cluster of engines into one process on virtual time, repeatable from one seed.
+ */
+export interface Runtime {
+  /** Milliseconds since 1970 on this process's clock. Never compared with the store's. */
+  now(): number;
+  setTimer(run: () => void, ms: number): Cancel;
+  /** A number from 0 (inclusive) to 1 (exclusive). */
+  random(): number;
+}
+
+/** The real clock, real timers, real randomness. */
+export const systemRuntime: Runtime = {
+  now: Date.now,
+  setTimer(run, ms) {
+    const timer = setTimeout(run, Math.min(ms, setTimeoutMsMax));
+    return () => clearTimeout(timer);
+  },
+  random: Math.random,
+};
+
+/** `setTimeout` fires at once for anything longer. */
+const setTimeoutMsMax = 2 ** 31 - 1;
+
+/** Resolves after `ms`, or as soon as `wake` is called. */
+export function sleeper(runtime: Runtime): { sleep(ms: number): Promise<void>; wake(): void } {
+  let awake: (() => void) | undefined;
+  let woken = false;
+  return {
+    sleep(ms) {
+      // A wake-up that came while nobody slept must not be lost.
+      if (woken) {
+        woken = false;
+        return Promise.resolve();
+      }
+      return new Promise((resolve) => {
+        const finish = () => {
+          cancel();
+          awake = undefined;
+          woken = false;
+          resolve();
+        };
+        const cancel = runtime.setTimer(finish, ms);
+        awake = finish;
+      });
+    },
+    wake() {
+      woken = true;
+      awake?.();
+    },
+  };
+}
+
+/** The promise's value, or `undefined` when `ms` have passed first. The promise itself goes on. */
+export function within<T>(runtime: Runtime, ms: number, promise: Promise<T>): Promise<T | undefined> {
+  return new Promise((resolve, reject) => {
+    const cancel = runtime.setTimer(() => resolve(undefined), ms);
+    promise.then(
+      (value) => {
+        cancel();
+        resolve(value);
+      },
+      (error) => {
+        cancel();
+        reject(error);
+      },
+    );
+  });
+}

@@ -1,0 +1,53 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { NoOperationError } from "../core/errors.ts";
+import type { Execution } from "../engine/execution.ts";
+
+/** One idempotent request, as its handler sees it. */
+export interface Operation {
+  /** The key that the client sent. */
+  readonly key: string;
+  /** What the key is unique within: the tenant, and the endpoint where the policy says so. */
+  readonly scope: string;
+  /** 1 for the first execution, more when an earlier one failed or died: then look before you leap. */
+  readonly attempt: number;
+  /** Aborts when this process loses the right to execute, or when the time is up. */
+  readonly signal: AbortSignal;
+  /** Keeps this answer for longer, or shorter, than the route's policy says. */
+  retainFor(ms: number): void;
+}
+
+const storage = new AsyncLocalStorage<Operation>();
+
+/**
+ * The operation of the request that is being handled, anywhere below the handler.
+ *
+ * @example
+ * ```ts
+ * app.post("/charges", idempotent(latchkey), async (req, res) => {
+ *   const { signal, attempt } = currentOperation();
+ *   res.status(201).json(await charge(req.body, { signal, attempt }));
+ * });
+ * ```
+ */
+export function currentOperation(): Operation {
+  const operation = storage.getStore();
+  if (operation === undefined) throw new NoOperationError();
+  return operation;
+}
+
+/** Runs `handler` so that {@link currentOperation} finds this execution. */
+export function runOperation<T>(execution: Execution, handler: () => T): T {
+  return storage.run(operationOf(execution), handler);
+}
+
+function operationOf(execution: Execution): Operation {
+  return {
+    key: execution.lease.key,
+    scope: execution.lease.scope,
+    attempt: execution.attempt,
+    get signal() {
+      return execution.signal;
+    },
+    retainFor: (ms) => execution.retainFor(ms),
+  };
+}

@@ -1,0 +1,62 @@
+import { StoreError } from "../core/errors.ts";
+import type { Store } from "../core/store.ts";
+import type { Runtime } from "../engine/runtime.ts";
+
+type Verb = "reserve" | "settle" | "renew" | "read" | "sweep" | "reap";
+
+/** What happens to one call: it works, it fails before or after it took effect, or it takes its time. */
+export type Fault =
+  | { readonly kind: "none" }
+  | { readonly kind: "failBefore" }
+  /** The store did it, and the answer was lost: what makes distributed systems hard. */
+  | { readonly kind: "failAfter" }
+  | { readonly kind: "delay"; readonly ms: number };
+
+export interface FaultyStore extends Store {
+  /** How often each verb was called. */
+  readonly calls: Readonly<Record<Verb, number>>;
+}
+
+/** Wraps a store so that `choose` decides the fate of each call. */
+export function faultyStore(options: {
+  readonly store: Store;
+  readonly runtime: Runtime;
+  readonly choose: (verb: Verb) => Fault;
+}): FaultyStore {
+  const { store, runtime } = options;
+  const calls: Record<Verb, number> = { reserve: 0, settle: 0, renew: 0, read: 0, sweep: 0, reap: 0 };
+
+  async function through<T>(verb: Verb, call: () => Promise<T>): Promise<T> {
+    calls[verb] += 1;
+    const fault = options.choose(verb);
+    switch (fault.kind) {
+      case "none":
+        return call();
+      case "failBefore":
+        throw new StoreError(`a fault was injected before ${verb}`);
+      case "failAfter":
+        await call();
+        throw new StoreError(`a fault was injected after ${verb}`);
+      case "delay":
+        await new Promise<void>((resolve) => void runtime.setTimer(resolve, fault.ms));
+        return call();
+      default:
+        return fault satisfies never;
+    }
+  }
+
+  return {
+    name: `faulty ${store.name}`,
+    capabilities: store.capabilities,
+    calls,
+    reserve: (request) => through("reserve", () => store.reserve(request)),
+    settle: (lease, settlement) => through("settle", () => store.settle(lease, settlement)),
+    renew: (leases, leaseMs) => through("renew", () => store.renew(leases, leaseMs)),
+    read: (id) => through("read", () => store.read(id)),
+    sweep: (request) => through("sweep", () => store.sweep(request)),
+    reap: (request) => through("reap", () => store.reap(request)),
+    ...(store.watch === undefined ? {} : { watch: store.watch.bind(store) }),
+    ...(store.onOwnershipLost === undefined ? {} : { onOwnershipLost: store.onOwnershipLost.bind(store) }),
+    close: () => store.close(),
+  };
+}
