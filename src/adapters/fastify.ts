@@ -1,0 +1,102 @@
+import type {
+  FastifyPluginCallback,
+  FastifyReply,
+  FastifyRequest,
+  preHandlerHookHandler,
+  preParsingHookHandler,
+  RouteHandlerMethod,
+} from "fastify";
+import type { HttpAnswer } from "../http/answer.ts";
+import { Gate, type RoutePolicy } from "../http/gate.ts";
+import { nodeRequest, readNodeBody } from "../http/node-request.ts";
+import { captureNodeResponse } from "../http/node-response.ts";
+import { answerStatus } from "../http/status.ts";
+import type { Latchkey } from "../latchkey.ts";
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /** `false` leaves this route alone; an object overrides the policy for it. */
+    idempotency?: boolean | RoutePolicy<FastifyRequest>;
+  }
+}
+
+/**
+ * A plugin: every route that is registered after it in the same context is protected, and a route's
+ * `config.idempotency` changes its policy or switches it off.
+ *
+ * @example
+ * ```ts
+ * await app.register(idempotent(latchkey));
+ * app.post("/charges", { config: { idempotency: { onInFlight: "wait" } } }, async (request, reply) => {
+ *   reply.code(201);
+ *   return charge(request.body);
+ * });
+ * ```
+ */
+export function idempotent(
+  latchkey: Latchkey,
+  policy: RoutePolicy<FastifyRequest> = {},
+): FastifyPluginCallback {
+  // A policy that cannot be kept fails here, not when the server starts.
+  new Gate(latchkey, policy);
+  const plugin: FastifyPluginCallback = (app, _options, done) => {
+    app.addHook("onRoute", (route) => {
+      const choice = route.config?.idempotency;
+      if (choice === false) return;
+      const gate = new Gate(latchkey, typeof choice === "object" ? { ...policy, ...choice } : policy);
+      const methods = Array.isArray(route.method) ? route.method : [route.method];
+      if (!methods.some((method) => gate.protects(method))) return;
+      // The body is read before Fastify parses it, and the request is let in only after it was validated and after
+      // the route's own hooks, which are where callers are authenticated.
+      route.preParsing = [...listOf(route.preParsing), bufferBody(gate)];
+      route.preHandler = [...listOf(route.preHandler), letIn(gate)];
+    });
+    done();
+  };
+  return Object.assign(plugin, {
+    // Hooks belong to the context that registers the plugin, not to one of its own.
+    [Symbol.for("skip-override")]: true,
+    [Symbol.for("fastify.display-name")]: "latchkey",
+  });
+}
+
+/** The handler for `statusPath`: `app.get("/idempotency/:key", statusResource(latchkey))`. */
+export function statusResource(
+  latchkey: Latchkey,
+  options: Pick<RoutePolicy<FastifyRequest>, "tenant"> = {},
+): RouteHandlerMethod {
+  return async (request, reply) =>
+    send(reply, await answerStatus(latchkey, nodeRequest(request.raw, request), options.tenant));
+}
+
+function bufferBody(gate: Gate<FastifyRequest>): preParsingHookHandler {
+  return (request, _reply, payload, done) => {
+    if (!gate.protects(request.method) || request.headers["idempotency-key"] === undefined) {
+      done(null, payload);
+      return;
+    }
+    // One that is too large is left to Fastify's own limit, and to the gate if that is larger.
+    readNodeBody(request.raw, gate.policy.requestBytesMax).then(() => done(null, payload), done);
+  };
+}
+
+function letIn(gate: Gate<FastifyRequest>): preHandlerHookHandler {
+  return (request, reply, done) => {
+    gate.arrive(nodeRequest(request.raw, request)).then((arrival) => {
+      if (arrival.kind === "pass") return done();
+      if (arrival.kind === "answer") return send(reply, arrival.answer);
+      captureNodeResponse(reply.raw, arrival.exchange);
+      arrival.exchange.run(done);
+    }, done);
+  };
+}
+
+function send(reply: FastifyReply, answer: HttpAnswer): FastifyReply {
+  reply.code(answer.status);
+  for (const [name, value] of answer.headers) reply.header(name, value);
+  return reply.send(Buffer.from(answer.body));
+}
+
+function listOf<Hook>(hooks: Hook | readonly Hook[] | undefined): readonly Hook[] {
+  return hooks === undefined ? [] : Array.isArray(hooks) ? hooks : [hooks as Hook];
+}

@@ -1,0 +1,81 @@
+import type { Context, Middleware } from "koa";
+import type { HttpAnswer } from "../http/answer.ts";
+import { Gate, type RoutePolicy } from "../http/gate.ts";
+import { nodeRequest } from "../http/node-request.ts";
+import { captureNodeResponse } from "../http/node-response.ts";
+import { answerStatus } from "../http/status.ts";
+import type { Latchkey } from "../latchkey.ts";
+
+/**
+ * Middleware for Koa, for one route or for all of them, before or after the body parser.
+ *
+ * @example
+ * ```ts
+ * app.use(idempotent(latchkey));
+ * router.post("/charges", async (ctx) => {
+ *   ctx.status = 201;
+ *   ctx.body = await charge(ctx.request.body);
+ * });
+ * ```
+ */
+export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Context>): Middleware {
+  const gate = new Gate(latchkey, policy);
+  return async (ctx, next) => {
+    if (!gate.protects(ctx.method)) return next();
+    const arrival = await gate.arrive(koaRequest(ctx));
+    if (arrival.kind === "pass") return next();
+    if (arrival.kind === "answer") return answer(ctx, arrival.answer);
+    const capture = captureNodeResponse(ctx.res, arrival.exchange);
+    const handling = outliveTheClient(ctx, () => capture.ended);
+    try {
+      await arrival.exchange.run(next);
+    } finally {
+      handling.done();
+    }
+  };
+}
+
+/** Middleware for `statusPath`. */
+export function statusResource(
+  latchkey: Latchkey,
+  options: Pick<RoutePolicy<Context>, "tenant"> = {},
+): Middleware {
+  return async (ctx) => answer(ctx, await answerStatus(latchkey, koaRequest(ctx), options.tenant));
+}
+
+/** Koa's body parsers leave what they read on `ctx.request`, where the Node request does not have it. */
+function koaRequest(ctx: Context) {
+  const request = ctx.request as { body?: unknown; rawBody?: unknown };
+  const req = ctx.req as { body?: unknown; rawBody?: unknown };
+  req.body ??= request.body;
+  req.rawBody ??= request.rawBody;
+  (ctx.req as { originalUrl?: string }).originalUrl ??= ctx.originalUrl;
+  return nodeRequest(ctx.req, ctx);
+}
+
+function answer(ctx: Context, given: HttpAnswer): void {
+  ctx.status = given.status;
+  ctx.body = Buffer.from(given.body);
+  // Koa guesses types and lengths from the body; what was stored is what counts.
+  ctx.remove("content-type");
+  for (const [name, value] of given.headers) ctx.append(name, value);
+}
+
+/**
+ * Koa gives up on a response whose client has gone: it does not send the answer, and a broken socket even answers in
+ * the handler's place. Both would leave a request that was executed without its outcome, so neither may happen before
+ * the handler is done.
+ */
+function outliveTheClient(ctx: Context, hasAnswered: () => boolean): { done(): void } {
+  let running = true;
+  Object.defineProperty(ctx.response, "writable", { configurable: true, get: () => !hasAnswered() });
+  const onerror = ctx.onerror;
+  ctx.onerror = (error) => {
+    if (!running) onerror.call(ctx, error);
+  };
+  return {
+    done() {
+      running = false;
+    },
+  };
+}

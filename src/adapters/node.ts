@@ -1,0 +1,54 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { Gate, type RoutePolicy } from "../http/gate.ts";
+import { nodeRequest } from "../http/node-request.ts";
+import { captureNodeResponse, writeNodeAnswer } from "../http/node-response.ts";
+import { answerStatus } from "../http/status.ts";
+import type { Latchkey } from "../latchkey.ts";
+
+/** What `http.createServer` takes; it may return a promise. */
+export type NodeHandler = (req: IncomingMessage, res: ServerResponse) => unknown;
+
+/**
+ * Makes the handlers of a plain `node:http` server idempotent.
+ *
+ * @example
+ * ```ts
+ * const protect = idempotent(latchkey);
+ * createServer(protect(async (req, res) => res.writeHead(201).end(await charge(req)))).listen(8787);
+ * ```
+ */
+export function idempotent(
+  latchkey: Latchkey,
+  policy?: RoutePolicy<IncomingMessage>,
+): (handler: NodeHandler) => (req: IncomingMessage, res: ServerResponse) => Promise<void> {
+  const gate = new Gate(latchkey, policy);
+  return (handler) => async (req, res) => {
+    if (!gate.protects(req.method ?? "")) {
+      await handler(req, res);
+      return;
+    }
+    const arrival = await gate.arrive(nodeRequest(req, req));
+    if (arrival.kind === "pass") {
+      await handler(req, res);
+      return;
+    }
+    if (arrival.kind === "answer") return writeNodeAnswer(res, arrival.answer);
+    const { exchange } = arrival;
+    const capture = captureNodeResponse(res, exchange);
+    try {
+      await exchange.run(() => handler(req, res));
+    } catch (error) {
+      // With an answer already given, the answer counts. Without one, nobody else would give it.
+      if (!capture.ended) capture.replace(await exchange.fail(error));
+    }
+  };
+}
+
+/** The handler for `statusPath`: what became of a request that was answered 202. */
+export function statusResource(
+  latchkey: Latchkey,
+  options: Pick<RoutePolicy<IncomingMessage>, "tenant"> = {},
+): (req: IncomingMessage, res: ServerResponse) => Promise<void> {
+  return async (req, res) =>
+    writeNodeAnswer(res, await answerStatus(latchkey, nodeRequest(req, req), options.tenant));
+}

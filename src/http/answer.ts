@@ -1,0 +1,112 @@
+import { type Policy, profileHeaders } from "../core/policy.ts";
+import { type ProblemCode, problem } from "../core/problem.ts";
+import type { HeaderPair, StoredResponse } from "../core/response.ts";
+
+/** An answer that Latchkey gives in the handler's place. */
+export interface HttpAnswer {
+  readonly status: number;
+  readonly headers: readonly HeaderPair[];
+  readonly body: Uint8Array;
+}
+
+/** What every answer on one route has in common. */
+export interface AnswerContext {
+  readonly policy: Pick<Policy, "profile" | "mismatchStatus">;
+  readonly typeBase: string;
+  readonly key: string | undefined;
+}
+
+export function problemAnswer(
+  context: AnswerContext,
+  code: ProblemCode,
+  options: { readonly detail: string; readonly retryAfterMs?: number; readonly originalStatus?: number },
+): HttpAnswer {
+  const { detail, retryAfterMs, originalStatus } = options;
+  const { policy, typeBase } = context;
+  const document = problem(code, {
+    detail,
+    typeBase,
+    policy,
+    ...(originalStatus === undefined ? {} : { originalStatus }),
+  });
+  return {
+    status: document.status,
+    headers: [
+      ["content-type", "application/problem+json"],
+      ["cache-control", "no-store"],
+      ...(retryAfterMs === undefined ? [] : [retryAfter(retryAfterMs)]),
+      ...echo(context),
+    ],
+    body: encoder.encode(JSON.stringify(document)),
+  };
+}
+
+/** The stored answer again, marked as what it is. */
+export function replayAnswer(
+  context: AnswerContext,
+  response: StoredResponse,
+  expiresAt: number,
+): HttpAnswer {
+  const marks: HeaderPair[] = [
+    [profileHeaders[context.policy.profile].replayed, "true"],
+    expires(expiresAt),
+    ...echo(context),
+  ];
+  switch (response.kind) {
+    case "full":
+      return { status: response.status, headers: [...response.headers, ...marks], body: response.body };
+    case "omitted": {
+      const answer = problemAnswer(context, "response-not-stored", {
+        detail:
+          `The request was executed once and answered ${response.status} with ${response.bodyBytes} bytes, more than ` +
+          "are kept. Do not send it again: read the result from the resource that it created.",
+        originalStatus: response.status,
+      });
+      return { ...answer, headers: [...answer.headers, ...marks] };
+    }
+    default:
+      return response satisfies never;
+  }
+}
+
+/** It is under way; `location` says where to ask. */
+export function acceptedAnswer(
+  context: AnswerContext,
+  options: { readonly location: string; readonly retryAfterMs: number },
+): HttpAnswer {
+  return {
+    status: 202,
+    headers: [
+      ["content-type", "application/json"],
+      ["cache-control", "no-store"],
+      ["location", options.location],
+      retryAfter(options.retryAfterMs),
+      ...echo(context),
+    ],
+    body: encoder.encode(JSON.stringify({ status: "in_progress", location: options.location })),
+  };
+}
+
+/** What is added to the first answer of a key. */
+export function firstAnswerHeaders(context: AnswerContext, expiresAt: number | undefined): HeaderPair[] {
+  return [...(expiresAt === undefined ? [] : [expires(expiresAt)]), ...echo(context)];
+}
+
+const encoder = new TextEncoder();
+
+function echo(context: AnswerContext): HeaderPair[] {
+  const { key, policy } = context;
+  return key !== undefined && profileHeaders[policy.profile].echoKey ? [["Idempotency-Key", key]] : [];
+}
+
+function expires(expiresAt: number): HeaderPair {
+  return ["Idempotency-Expires", new Date(Math.min(expiresAt, lastDateMs)).toUTCString()];
+}
+
+/** The end of the year 9999: an HTTP date has four digits for the year. */
+const lastDateMs = 253_402_300_799_000;
+
+/** Whole seconds, and never 0: a client that takes it literally must not spin. */
+function retryAfter(ms: number): HeaderPair {
+  return ["Retry-After", String(Math.max(1, Math.ceil(ms / 1000)))];
+}

@@ -1,0 +1,127 @@
+import type { CapturedResponse, HeaderPair, StoredResponse } from "../core/response.ts";
+import { toStoredResponse } from "../core/response.ts";
+import type { Execution, Settled } from "../engine/execution.ts";
+import { runOperation } from "../operation/operation.ts";
+import { type AnswerContext, firstAnswerHeaders, type HttpAnswer, problemAnswer } from "./answer.ts";
+
+/** What the adapter does once the outcome is settled: send what the handler made, or something else instead. */
+export type Finish =
+  | { readonly kind: "send"; readonly headers: readonly HeaderPair[] }
+  | { readonly kind: "replace"; readonly answer: HttpAnswer };
+
+export interface ExchangeRules {
+  readonly allowedHeaders: ReadonlySet<string>;
+  readonly responseBytesMax: number;
+  readonly streaming: boolean;
+}
+
+/** One execution over HTTP: from the moment the handler may run until its answer is durable and may be sent. */
+export class Exchange {
+  readonly #execution: Execution;
+  readonly #context: AnswerContext;
+  readonly #rules: ExchangeRules;
+  readonly #failed: (error: unknown) => void;
+
+  constructor(options: {
+    readonly execution: Execution;
+    readonly context: AnswerContext;
+    readonly rules: ExchangeRules;
+    /** Told when a handler threw and no framework answered for it. */
+    readonly failed: (error: unknown) => void;
+  }) {
+    this.#execution = options.execution;
+    this.#context = options.context;
+    this.#rules = options.rules;
+    this.#failed = options.failed;
+  }
+
+  /** Whether the bytes may flow before they are stored. */
+  get streaming(): boolean {
+    return this.#rules.streaming;
+  }
+
+  /** How much of a body is worth keeping; what is larger is only counted. */
+  get responseBytesMax(): number {
+    return this.#rules.responseBytesMax;
+  }
+
+  /** Runs the handler so that `currentOperation()` finds its operation. */
+  run<T>(handler: () => T): T {
+    return runOperation(this.#execution, handler);
+  }
+
+  /** Called once if the handler takes too long; the answer is for its client, and a later one from it is ignored. */
+  onTimeout(give: (answer: HttpAnswer) => void): void {
+    this.#execution.onTimeout = () => give(this.#timeoutAnswer());
+  }
+
+  /** The handler has answered: store it, and say what may be sent. */
+  finish(captured: CapturedResponse): Promise<Finish> {
+    return this.#settled(toStoredResponse(captured, this.#rules));
+  }
+
+  /** The handler has answered with more than is kept. */
+  finishOmitted(status: number, bodyBytes: number): Promise<Finish> {
+    return this.#settled({ kind: "omitted", status, bodyBytes });
+  }
+
+  /** The handler threw where nobody else answers for it: its client gets a 500 problem. */
+  async fail(error: unknown): Promise<HttpAnswer> {
+    this.#failed(error);
+    const answer = problemAnswer(this.#context, "handler-failed", {
+      detail: "The request failed inside the service. Send it again with the same key.",
+    });
+    const response: StoredResponse = { kind: "full", ...answer };
+    const finish = this.#finishFor(await this.#execution.settle({ kind: "threw", error, response }));
+    return finish.kind === "replace" ? finish.answer : answer;
+  }
+
+  async #settled(response: StoredResponse): Promise<Finish> {
+    return this.#finishFor(await this.#execution.settle({ kind: "answered", response }));
+  }
+
+  #finishFor(settled: Settled): Finish {
+    switch (settled.kind) {
+      case "stored":
+        return { kind: "send", headers: firstAnswerHeaders(this.#context, settled.expiresAt) };
+      case "released":
+      case "suspended":
+        return { kind: "send", headers: firstAnswerHeaders(this.#context, undefined) };
+      case "lost":
+        return {
+          kind: "replace",
+          answer: problemAnswer(this.#context, "lease-lost", {
+            detail:
+              "This process was held up for so long that another one took the request over. Send it again with the " +
+              "same key to get the answer that counts.",
+            retryAfterMs: 1000,
+          }),
+        };
+      case "timedOut":
+        return { kind: "replace", answer: this.#timeoutAnswer() };
+      case "storeDown":
+        return {
+          kind: "replace",
+          answer: problemAnswer(this.#context, "store-unavailable", {
+            detail:
+              "The request ran, but its answer could not be stored yet. Send it again with the same key: it will not " +
+              "be executed blindly a second time.",
+            retryAfterMs: storeDownRetryAfterMs,
+          }),
+        };
+      default:
+        return settled satisfies never;
+    }
+  }
+
+  #timeoutAnswer(): HttpAnswer {
+    return problemAnswer(this.#context, "execution-timeout", {
+      detail:
+        "The service did not finish in time. Send it again with the same key to learn what became of it.",
+      retryAfterMs: 1000,
+    });
+  }
+}
+
+/** A database that fails over is back within some seconds. */
+export const storeDownRetryAfterMs = 5000;

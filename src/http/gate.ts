@@ -1,0 +1,261 @@
+import { ConfigError } from "../core/errors.ts";
+import {
+  type FingerprintAnswer,
+  fingerprintRequest as fingerprintOfRequest,
+  fingerprintSelection,
+  type RequestBody,
+} from "../core/fingerprint.ts";
+import { keyTimeMs, parseKey } from "../core/key.ts";
+import type { Policy, PolicyInput } from "../core/policy.ts";
+import { headerAllowList } from "../core/response.ts";
+import { isTenant, scopeOf } from "../core/scope.ts";
+import type { Verdict } from "../engine/verdict.ts";
+import type { Latchkey, TenantOf } from "../latchkey.ts";
+import {
+  type AnswerContext,
+  acceptedAnswer,
+  type HttpAnswer,
+  problemAnswer,
+  replayAnswer,
+} from "./answer.ts";
+import { Exchange, storeDownRetryAfterMs } from "./exchange.ts";
+import { type FingerprintRequest, fingerprintRequest, type HttpRequest } from "./request.ts";
+import { statusLocation } from "./status.ts";
+
+/** What a route may say on top of the defaults of `createLatchkey`. */
+export interface RoutePolicy<Native> extends PolicyInput {
+  /** Who is calling, from the framework's own request. */
+  readonly tenant?: TenantOf<Native>;
+  /** Selects what makes two requests the same, in place of the whole query and body. Must be a JSON value. */
+  readonly fingerprint?: (request: FingerprintRequest) => unknown;
+}
+
+/** What an adapter does with a request. */
+export type Arrival =
+  /** Not protected: hand it to the handler as it came. */
+  | { readonly kind: "pass" }
+  | { readonly kind: "answer"; readonly answer: HttpAnswer }
+  | { readonly kind: "execute"; readonly exchange: Exchange };
+
+const pass: Arrival = { kind: "pass" };
+
+/** The door of one route: request in, and either an answer or the right to execute. */
+export class Gate<Native> {
+  readonly policy: Policy;
+  readonly #latchkey: Latchkey;
+  readonly #tenantOf: TenantOf<HttpRequest> | "single";
+  readonly #select: RoutePolicy<Native>["fingerprint"];
+  readonly #rules: ConstructorParameters<typeof Exchange>[0]["rules"];
+  readonly #methods: ReadonlySet<string>;
+
+  constructor(latchkey: Latchkey, route: RoutePolicy<Native> = {}) {
+    const { tenant, fingerprint, ...overrides } = route;
+    if (tenant !== undefined && typeof tenant !== "function") {
+      throw new ConfigError(
+        'a route\'s tenant must be a function of the request; only createLatchkey takes "single"',
+      );
+    }
+    if (fingerprint !== undefined && typeof fingerprint !== "function") {
+      throw new ConfigError(
+        "a route's fingerprint must be a function of the request that returns a JSON value",
+      );
+    }
+    this.policy = latchkey.policy(overrides);
+    this.#latchkey = latchkey;
+    this.#tenantOf = tenant === undefined ? latchkey.tenant : (request) => tenant(request.native as Native);
+    this.#select = fingerprint;
+    this.#methods = new Set(this.policy.methods);
+    this.#rules = {
+      allowedHeaders: headerAllowList(this.policy.replayHeaders),
+      responseBytesMax: this.policy.responseBytesMax,
+      streaming: this.policy.streaming,
+    };
+  }
+
+  /** Cheap, so that an adapter can let other requests through without touching them. */
+  protects(method: string): boolean {
+    return this.#methods.has(method);
+  }
+
+  async arrive(request: HttpRequest): Promise<Arrival> {
+    if (!this.protects(request.method)) return pass;
+    const { policy } = this;
+
+    // The key comes first: a request with a bad one is refused before anything else looks at it.
+    const parsed = parseKey(request.keyFields, policy.keyFormat);
+    if (parsed.kind === "missing") {
+      if (!policy.required) return pass;
+      return this.#refuse(undefined, "key-missing", {
+        detail:
+          "Add an Idempotency-Key header with a new random value, such as a UUID, and send the same value with every " +
+          "retry of this request.",
+      });
+    }
+    if (parsed.kind === "invalid") return this.#refuse(undefined, "key-invalid", { detail: parsed.reason });
+    const { key } = parsed;
+    const late = this.#lateness(key);
+    if (late !== undefined) return late;
+
+    // One request is protected once, by the outermost gate, however many it passes on its way to the handler.
+    if (this.#isInside(request.native)) return pass;
+
+    const tenant = this.#tenantOf === "single" ? "single" : await this.#tenantOf(request);
+    if (!isTenant(tenant)) {
+      return this.#refuse(key, "tenant-missing", {
+        detail:
+          "Authenticate, and send the request again with the same key: keys belong to the caller who made them.",
+      });
+    }
+
+    const reading = await request.body(policy.requestBytesMax);
+    if (reading.kind === "tooLarge") {
+      return this.#refuse(key, "body-too-large", {
+        detail: `Protected requests may have a body of up to ${policy.requestBytesMax} bytes. Nothing was executed.`,
+      });
+    }
+    const fingerprint = this.#fingerprint(request, reading.body);
+    if (fingerprint.kind === "refused") {
+      return this.#refuse(key, "body-ambiguous", { detail: ambiguousDetails[fingerprint.reason] });
+    }
+
+    const { method, path } = request;
+    const scope = scopeOf({ tenant, policy: policy.scope, method, path });
+    const verdict = await this.#latchkey.engine.arrive({
+      scope,
+      key,
+      fingerprint: fingerprint.fingerprint,
+      policy,
+    });
+    return this.#arrivalOf(verdict, request, { scope, key });
+  }
+
+  #arrivalOf(
+    verdict: Verdict,
+    request: HttpRequest,
+    id: { readonly scope: string; readonly key: string },
+  ): Arrival {
+    const { key } = id;
+    switch (verdict.kind) {
+      case "execute":
+        inside.add(request.native as object);
+        return {
+          kind: "execute",
+          exchange: new Exchange({
+            execution: verdict.execution,
+            context: this.#context(key),
+            rules: this.#rules,
+            failed: (error) => this.#latchkey.engine.events.emit({ type: "handler_failed", ...id, error }),
+          }),
+        };
+      case "replay":
+        return {
+          kind: "answer",
+          answer: replayAnswer(this.#context(key), verdict.response, verdict.expiresAt),
+        };
+      case "inFlight":
+        return this.#refuse(key, "in-flight", {
+          detail: "Wait, and send the same request with the same key again to get its answer.",
+          retryAfterMs: verdict.retryAfterMs,
+        });
+      case "accepted":
+        return {
+          kind: "answer",
+          answer: acceptedAnswer(this.#context(key), {
+            location: statusLocation(this.#latchkey, this.policy, {
+              key,
+              method: request.method,
+              path: request.path,
+            }),
+            retryAfterMs: verdict.retryAfterMs,
+          }),
+        };
+      case "mismatch":
+        return this.#refuse(key, "key-reused", {
+          detail:
+            "This key came first with another method, path, query or body. Use a new key for a new request; to retry, " +
+            "send exactly the first one.",
+        });
+      case "unknown":
+        return this.#refuse(key, "outcome-unknown", {
+          detail:
+            "The request may have been executed, and it is being found out. Do not use a new key; ask again later with " +
+            "this one.",
+          retryAfterMs: verdict.retryAfterMs,
+        });
+      case "storeDown":
+        return this.#refuse(key, "store-unavailable", {
+          detail: "Nothing was executed. Send the request again with the same key.",
+          retryAfterMs: storeDownRetryAfterMs,
+        });
+      case "unprotected":
+        return pass;
+      default:
+        return verdict satisfies never;
+    }
+  }
+
+  #lateness(key: string): Arrival | undefined {
+    if (this.policy.lateArrivals === "allow") return undefined;
+    const madeAt = keyTimeMs(key);
+    if (madeAt === undefined) {
+      return this.#refuse(key, "key-invalid", {
+        detail:
+          "This route refuses late arrivals and has to know when a key was made: send a UUID version 7.",
+      });
+    }
+    if (this.#latchkey.engine.runtime.now() - madeAt <= this.policy.retentionMs) return undefined;
+    return this.#refuse(key, "late-arrival", {
+      detail:
+        "Answers are not kept for as long as this key is old, so it cannot be told whether the request ran. Find out " +
+        "by reading, and use a new key for a new request.",
+    });
+  }
+
+  #fingerprint(request: HttpRequest, body: RequestBody): FingerprintAnswer {
+    const { method, path, query } = request;
+    if (this.#select !== undefined) {
+      const selection = this.#select(fingerprintRequest(request, body));
+      return fingerprintSelection({ method, path, selection });
+    }
+    return fingerprintOfRequest({
+      method,
+      path,
+      query,
+      contentType: request.header("content-type"),
+      contentEncoding: request.header("content-encoding"),
+      body,
+    });
+  }
+
+  #isInside(native: unknown): boolean {
+    return inside.has(native as object);
+  }
+
+  #context(key: string | undefined): AnswerContext {
+    return { policy: this.policy, typeBase: this.#latchkey.problemTypeBase, key };
+  }
+
+  #refuse(key: string | undefined, ...[code, options]: ProblemArguments): Arrival {
+    return { kind: "answer", answer: problemAnswer(this.#context(key), code, options) };
+  }
+}
+
+type ProblemArguments = [
+  code: Parameters<typeof problemAnswer>[1],
+  options: Parameters<typeof problemAnswer>[2],
+];
+
+/** Requests whose handler runs under a gate right now. */
+const inside = new WeakSet<object>();
+
+const ambiguousDetails: Record<Extract<FingerprintAnswer, { kind: "refused" }>["reason"], string> = {
+  "duplicate-member":
+    "The JSON body names a member twice, and readers disagree on which one counts. Send each once.",
+  "lone-surrogate":
+    "The JSON body has half of a surrogate pair in a string, which is not a character. Send valid Unicode.",
+  "number-out-of-range":
+    "The JSON body has a number that is too large to be represented. Send it as a string.",
+  "too-deep": "The JSON body is nested too deeply. Flatten it.",
+  "not-a-json-value":
+    "The request's parameters are not a JSON value, so it cannot be told whether a retry is the same.",
+};

@@ -1,0 +1,118 @@
+import type { Policy } from "../core/policy.ts";
+import { isTenant, scopeOf } from "../core/scope.ts";
+import type { Latchkey, TenantOf, TenantRequest } from "../latchkey.ts";
+import {
+  type AnswerContext,
+  acceptedAnswer,
+  type HttpAnswer,
+  problemAnswer,
+  replayAnswer,
+} from "./answer.ts";
+import { storeDownRetryAfterMs } from "./exchange.ts";
+
+/** A request for the status resource. */
+export interface StatusRequest extends TenantRequest {
+  readonly query: string;
+}
+
+/** Where to ask about a request that is under way. */
+export function statusLocation(
+  latchkey: Latchkey,
+  policy: Policy,
+  request: { readonly key: string; readonly method: string; readonly path: string },
+): string {
+  const location = `${latchkey.statusPath}/${encodeURIComponent(request.key)}`;
+  if (policy.scope === "tenant") return location;
+  return `${location}?endpoint=${encodeURIComponent(`${request.method} ${request.path}`)}`;
+}
+
+/**
+ * What became of a request: 202 while it runs, its answer when it is done, 404 for a key that this caller never used
+ * (another tenant's looks no different), 410 when the answer has expired.
+ */
+export async function answerStatus<Native>(
+  latchkey: Latchkey,
+  request: StatusRequest,
+  tenantOf?: TenantOf<Native>,
+): Promise<HttpAnswer> {
+  const policy = latchkey.policy();
+  const key = keyOf(request.path);
+  const context: AnswerContext = { policy, typeBase: latchkey.problemTypeBase, key };
+  const tenant = await tenantName(latchkey, request, tenantOf);
+  if (!isTenant(tenant)) {
+    return problemAnswer(context, "tenant-missing", { detail: "Authenticate, and ask again." });
+  }
+  const scope = scopeFor(tenant, request.query);
+  const reading = key === undefined ? undefined : await latchkey.engine.read({ scope, key });
+  if (reading === undefined && key !== undefined) {
+    return problemAnswer(context, "store-unavailable", {
+      detail: "The status cannot be read right now. Ask again.",
+      retryAfterMs: storeDownRetryAfterMs,
+    });
+  }
+  const record = reading?.record;
+  const now = reading?.now ?? 0;
+  if (record === undefined) {
+    return problemAnswer(context, "key-not-found", { detail: "You have not sent a request with this key." });
+  }
+  switch (record.state) {
+    case "pending":
+    case "in_progress":
+      return acceptedAnswer(context, {
+        location: request.path + suffixOf(request.query),
+        retryAfterMs: 1000,
+      });
+    case "completed":
+      if (record.expiresAt <= now) return expiredAnswer(context);
+      return replayAnswer(context, record.response, record.expiresAt);
+    case "failed_retryable":
+      return problemAnswer(context, "not-executed", {
+        detail: "It is certain that nothing was executed. Send the request again with the same key.",
+      });
+    case "unknown":
+      return problemAnswer(context, "outcome-unknown", {
+        detail: "The request may have been executed, and it is being found out. Ask again later.",
+        retryAfterMs: record.reconcileAfter - now,
+      });
+    case "expired":
+      return expiredAnswer(context);
+    default:
+      return record satisfies never;
+  }
+}
+
+function expiredAnswer(context: AnswerContext): HttpAnswer {
+  return problemAnswer(context, "key-expired", {
+    detail: "The answer is not kept any longer. Read the result from the resource that the request created.",
+  });
+}
+
+async function tenantName<Native>(
+  latchkey: Latchkey,
+  request: StatusRequest,
+  tenantOf: TenantOf<Native> | undefined,
+): Promise<string | undefined> {
+  if (tenantOf !== undefined) return tenantOf(request.native as Native);
+  return latchkey.tenant === "single" ? "single" : latchkey.tenant(request);
+}
+
+/** The last segment of the path; undefined if it is not the encoding of a key. */
+function keyOf(path: string): string | undefined {
+  try {
+    return decodeURIComponent(path.slice(path.lastIndexOf("/") + 1)) || undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function scopeFor(tenant: string, query: string): string {
+  const endpoint = new URLSearchParams(query).get("endpoint");
+  const [method, path] = endpoint === null ? [] : endpoint.split(/ (.*)/s);
+  return method !== undefined && path !== undefined
+    ? scopeOf({ tenant, policy: "tenant+endpoint", method, path })
+    : scopeOf({ tenant, policy: "tenant", method: "", path: "" });
+}
+
+function suffixOf(query: string): string {
+  return query === "" ? "" : `?${query}`;
+}

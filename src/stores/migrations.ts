@@ -1,0 +1,33 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { ConfigError } from "../core/errors.ts";
+
+/** One numbered change of a store's tables. */
+export interface Migration {
+  id: number;
+  name: string;
+  sql: string;
+}
+
+/**
+ * Reads the `NNNN_name.sql` files of a folder, in the order in which they are applied. Databases remember only the
+ * numbers, so a gap or a number used twice would silently leave some of them behind, and is refused.
+ */
+export function loadMigrations(folder: URL): Migration[] {
+  const files = readdirSync(folder).filter((file) => file.endsWith(".sql"));
+  if (files.length === 0) throw new ConfigError(`there are no migrations in ${folder.pathname}`);
+  return files.sort().map((file, index) => {
+    const [, number, name] = fileNamePattern.exec(file) ?? [];
+    if (number === undefined || name === undefined) {
+      throw new ConfigError(`the migration ${file} must be named like 0001_what_it_does.sql`);
+    }
+    const id = Number(number);
+    if (id !== index + 1) {
+      const fault = id <= index ? "has a number that is already taken" : "leaves a gap";
+      throw new ConfigError(`the migration ${file} ${fault}: number ${index + 1} comes next`);
+    }
+    return { id, name, sql: readFileSync(new URL(file, folder), "utf8") };
+  });
+}
+
+/** Four digits sort as text the way they sort as numbers. */
+const fileNamePattern = /^(\d{4})_(\w+)\.sql$/;

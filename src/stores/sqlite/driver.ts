@@ -1,0 +1,103 @@
+import { createRequire } from "node:module";
+import { ConfigError } from "../../core/errors.ts";
+
+/**
+ * An open SQLite database: the part of it that Latchkey needs, which `node:sqlite`, `libsql` and `better-sqlite3` all
+ * have.
+ */
+export interface SqliteDatabase {
+  exec(sql: string): unknown;
+  prepare(sql: string): SqliteStatement;
+  close(): unknown;
+}
+
+export interface SqliteStatement {
+  run(...parameters: SqliteValue[]): unknown;
+  get(...parameters: SqliteValue[]): unknown;
+  all(...parameters: SqliteValue[]): unknown[];
+}
+
+export type SqliteValue = string | number | null | Uint8Array;
+
+/**
+ * Opens the file with the first driver there is. Node's own comes first because it needs no installation; Node has it
+ * since 22.13.
+ */
+export function openDatabase(path: string): SqliteDatabase {
+  for (const load of drivers) {
+    const Database = load();
+    // A driver that is there but cannot open this file says why, and no other one is tried.
+    if (Database !== undefined) return new Database(path);
+  }
+  throw new ConfigError(
+    "no SQLite driver could be loaded: run `npm install libsql`, or use Node 22.13 or newer, which has one built in",
+  );
+}
+
+type Driver = new (path: string) => SqliteDatabase;
+
+const require = createRequire(import.meta.url);
+
+const drivers: readonly (() => Driver | undefined)[] = [
+  () => tryRequire<{ DatabaseSync: Driver }>("node:sqlite")?.DatabaseSync,
+  () => tryRequire<Driver>("libsql"),
+  () => tryRequire<Driver>("better-sqlite3"),
+];
+
+function tryRequire<T>(name: string): T | undefined {
+  try {
+    return require(name) as T;
+  } catch {
+    // Not installed, or without a binary for this platform: either way it cannot be used.
+    return undefined;
+  }
+}
+
+/** Another connection has the lock. Each driver says it in its own way. */
+export function isBusy(error: unknown): boolean {
+  const { code, errcode } = error as { code?: unknown; errcode?: unknown };
+  if (typeof code === "string" && code.startsWith("SQLITE_BUSY")) return true;
+  // What `node:sqlite` has is the extended code, whose last byte is the general one.
+  return typeof errcode === "number" && (errcode & 0xff) === sqliteBusy;
+}
+
+const sqliteBusy = 5;
+
+/** A statement whose answers look the same whichever driver gives them. */
+export class Statement {
+  readonly #statement: SqliteStatement;
+
+  constructor(database: SqliteDatabase, sql: string) {
+    this.#statement = database.prepare(sql);
+  }
+
+  /** How many rows were changed. */
+  run(...parameters: SqliteValue[]): number {
+    return Number((this.#statement.run(...parameters) as { changes: number | bigint }).changes);
+  }
+
+  get(...parameters: SqliteValue[]): Row | undefined {
+    const row = this.#statement.get(...parameters);
+    return row === undefined || row === null ? undefined : toRow(row);
+  }
+
+  all(...parameters: SqliteValue[]): Row[] {
+    return this.#statement.all(...parameters).map(toRow);
+  }
+}
+
+export type Row = Readonly<Record<string, SqliteValue>>;
+
+function toRow(row: unknown): Row {
+  const columns: Record<string, SqliteValue> = {};
+  for (const [name, value] of Object.entries(row as object)) columns[name] = toValue(value);
+  return columns;
+}
+
+/** Integers may come as bigint, if the user set their connection so; blobs as Buffer, Uint8Array or ArrayBuffer. */
+function toValue(value: unknown): SqliteValue {
+  if (typeof value === "bigint") return Number(value);
+  if (value instanceof ArrayBuffer) return new Uint8Array(value);
+  if (value instanceof Uint8Array) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
+  return value as SqliteValue;
+}
