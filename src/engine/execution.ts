@@ -85,6 +85,11 @@ export class Execution {
     return this.lease.fence;
   }
 
+  /** Whether the handler has yet to say how it ended. */
+  get isRunning(): boolean {
+    return this.#settling === undefined;
+  }
+
   /** Aborts when the lease is lost or the time is up. Made on demand: most handlers never look. */
   get signal(): AbortSignal {
     if (this.#abort === undefined) {

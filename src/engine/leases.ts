@@ -60,7 +60,10 @@ export class Leases {
     if (answers === undefined) {
       const now = this.#options.runtime.now();
       for (const execution of due) {
-        if (now - execution.renewedAt >= this.#options.leaseMs) execution.loseTouch();
+        if (!execution.isRunning || now - execution.renewedAt < this.#options.leaseMs) continue;
+        // The handler was told to stop, so its lease must be let go: renewed later on, it would outlive its use.
+        execution.loseTouch();
+        this.#held.delete(execution);
       }
       return;
     }

@@ -1,0 +1,58 @@
+import { ConfigError } from "../../core/errors.ts";
+import { isPgPool, type PgPool, pgDatabase } from "./pg.ts";
+import { isPostgresSql, type PostgresSql, postgresDatabase } from "./postgres.ts";
+
+/** What the store needs of a database, whichever driver the user has. */
+export interface Database {
+  readonly query: Query;
+  /** Runs `work` in one transaction on one connection. */
+  transaction<T>(work: (query: Query) => Promise<T>): Promise<T>;
+  readonly push: PushSource;
+}
+
+/** Sends one statement. It is never given a name, because behind a transaction pool the next one goes elsewhere. */
+export type Query = <R extends Row = Row>(
+  text: string,
+  parameters?: readonly Parameter[],
+) => Promise<readonly R[]>;
+
+/** Only what every driver sends and reads alike. */
+export type Parameter = string | number | boolean | Uint8Array | null;
+export type Row = Readonly<Record<string, Parameter>>;
+
+/** How notifications are heard: on a connection of our own, or through the driver's own listener. */
+export type PushSource =
+  | { readonly kind: "connection"; connect(): Promise<Connection> }
+  | { readonly kind: "listener"; listen: Listen };
+
+/** A connection that is ours until it ends. */
+export interface Connection {
+  readonly query: Query;
+  /** Called with each notification's payload. */
+  onNotification(heard: (payload: string) => void): void;
+  /** Called once, when the connection is gone, whoever ended it. */
+  onEnd(ended: (cause: Error) => void): void;
+  /** Ends the connection, which never goes back to the pool: it may hold locks and listen. */
+  destroy(): void;
+}
+
+/** Listens for as long as it is not stopped, over any number of connections. */
+export type Listen = (channel: string, hooks: ListenHooks) => Promise<{ stop(): Promise<void> }>;
+
+export interface ListenHooks {
+  heard(payload: string): void;
+  /** Called when listening begins, and when it begins again. */
+  listening(): void;
+}
+
+/** The user's own client: a `Pool` of `pg`, or the `sql` of `postgres`. */
+export type PostgresClient = PgPool | PostgresSql;
+
+export function databaseOf(client: PostgresClient): Database {
+  if (isPgPool(client)) return pgDatabase(client);
+  if (isPostgresSql(client)) return postgresDatabase(client);
+  throw new ConfigError(
+    "the Postgres store needs your database client: a Pool of the package pg (not a single Client), or what " +
+      "postgres() of the package postgres returns",
+  );
+}

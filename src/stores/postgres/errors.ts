@@ -1,0 +1,16 @@
+import { StoreError } from "../../core/errors.ts";
+
+/** What went wrong in the driver, said in a way that tells what to do. */
+export function storeError(cause: unknown): StoreError {
+  if (cause instanceof StoreError) return cause;
+  const { code, message } = cause as { code?: unknown; message?: unknown };
+  if (code === undefinedTable) {
+    return new StoreError(
+      "the Latchkey tables are not in this database, or not in its search_path: run migrate(pool) from latchkey/postgres first",
+      { cause },
+    );
+  }
+  return new StoreError(`Postgres did not do what it was asked to: ${message}`, { cause });
+}
+
+const undefinedTable = "42P01";

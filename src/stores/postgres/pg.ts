@@ -1,0 +1,102 @@
+import type { Connection, Database, Parameter, Query, Row } from "./database.ts";
+
+/** The part of `Pool` from the package `pg` that the store needs. */
+export interface PgPool {
+  query(text: string, values: Parameter[]): Promise<{ rows: Row[] }>;
+  connect(): Promise<PgClient>;
+  on(event: "error", listener: (error: Error) => void): unknown;
+  readonly options?: { readonly max?: number | undefined };
+}
+
+interface PgClient {
+  query(text: string, values?: Parameter[]): Promise<{ rows: Row[] }>;
+  /** With an error or `true` the connection is closed instead of reused. */
+  release(error?: Error | boolean): void;
+  on(event: "error", listener: (error: Error) => void): unknown;
+  on(event: "end", listener: () => void): unknown;
+  on(event: "notification", listener: (message: { payload?: string | undefined }) => void): unknown;
+  removeListener(event: "error", listener: (error: Error) => void): unknown;
+}
+
+/** A `Client` has `query` and `connect` too, but is one connection; only it knows how to escape text. */
+export function isPgPool(client: unknown): client is PgPool {
+  if (typeof client !== "object" || client === null || "escapeLiteral" in client) return false;
+  const { query, connect, on } = client as Partial<PgPool>;
+  return [query, connect, on].every((method) => typeof method === "function");
+}
+
+export function pgDatabase(pool: PgPool): Database {
+  listenForErrors(pool);
+  return {
+    query: async <R extends Row>(text: string, parameters: readonly Parameter[] = []) =>
+      (await pool.query(text, [...parameters])).rows as R[],
+    transaction: (work) => transaction(pool, work),
+    push: { kind: "connection", connect: async () => connectionOf(await pool.connect()) },
+  };
+}
+
+const listenedPools = new WeakSet<PgPool>();
+
+/**
+ * When the server closes an idle connection, the pool emits "error", and an "error" without a listener ends the
+ * process. The pool has already replaced the connection by then: there is nothing to do but to be there.
+ */
+function listenForErrors(pool: PgPool): void {
+  if (listenedPools.has(pool)) return;
+  listenedPools.add(pool);
+  pool.on("error", ignore);
+}
+
+/** A statement that was under way rejects as well, and that is where the error is handled. */
+function ignore(): void {}
+
+async function transaction<T>(pool: PgPool, work: (query: Query) => Promise<T>): Promise<T> {
+  const client = await pool.connect();
+  client.on("error", ignore);
+  let broken = false;
+  try {
+    await client.query("BEGIN");
+    const result = await work(queryOf(client));
+    await client.query("COMMIT");
+    return result;
+  } catch (error) {
+    await client.query("ROLLBACK").catch(() => {
+      broken = true;
+    });
+    throw error;
+  } finally {
+    client.removeListener("error", ignore);
+    client.release(broken);
+  }
+}
+
+function connectionOf(client: PgClient): Connection {
+  let end: ((cause: Error) => void) | undefined;
+  const ended = (cause: Error) => {
+    end?.(cause);
+    end = undefined;
+  };
+  let released = false;
+  // The pool does not listen while the client is ours, so this also keeps the process alive.
+  client.on("error", ended);
+  client.on("end", () => ended(new Error("the connection has ended")));
+  return {
+    query: queryOf(client),
+    onNotification: (heard) => client.on("notification", ({ payload }) => heard(payload ?? "")),
+    onEnd(run) {
+      end = run;
+    },
+    destroy() {
+      if (released) return;
+      released = true;
+      client.release(true);
+      ended(new Error("the connection was closed"));
+    },
+  };
+}
+
+/** Without parameters a text may hold several statements, and migrations do. */
+function queryOf(client: PgClient): Query {
+  return async <R extends Row>(text: string, parameters?: readonly Parameter[]) =>
+    (await client.query(text, parameters && [...parameters])).rows as R[];
+}

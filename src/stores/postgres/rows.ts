@@ -1,0 +1,85 @@
+import type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "../../core/record.ts";
+import { decodeResponse } from "../../core/response.ts";
+import type { ExecuteAfter } from "../../core/store.ts";
+import type { Row } from "./database.ts";
+
+/** What the store's clock said; it comes even where there is no record. */
+export interface NowRow extends Row {
+  readonly now: number;
+}
+
+/** A record, or only nulls. Which columns a state has is checked by the table. */
+export interface RecordRow extends NowRow {
+  readonly state: RecordState | null;
+  readonly fingerprint: string;
+  readonly fence: number;
+  readonly crash: OnCrash;
+  readonly owner: string;
+  readonly lease: number;
+  readonly reconcile: number;
+  readonly reason: string;
+  readonly status: number;
+  readonly head: string;
+  readonly body: Uint8Array | null;
+  readonly created: number;
+  readonly completed: number;
+  readonly expires: number;
+}
+
+/** `taken` is the fence, if the record was taken; the record is there only if it was not. */
+export interface ReserveRow extends RecordRow {
+  readonly taken: number | null;
+  readonly after: ExecuteAfter;
+}
+
+export interface SettleRow extends Row {
+  readonly state: RecordState;
+  readonly expires: number;
+}
+
+export function recordOf(id: RecordId, row: RecordRow): IdempotencyRecord | undefined {
+  const { state } = row;
+  const common = {
+    scope: id.scope,
+    key: id.key,
+    fingerprint: row.fingerprint,
+    fence: row.fence,
+    onCrash: row.crash,
+    createdAt: row.created,
+    expiresAt: row.expires,
+  };
+  switch (state) {
+    case null:
+      return undefined;
+    case "pending":
+    case "expired":
+      return { ...common, state };
+    case "in_progress":
+      return { ...common, state, owner: row.owner, leaseUntil: row.lease };
+    case "completed": {
+      const { status, head, body } = row;
+      return { ...common, state, completedAt: row.completed, response: decodeResponse({ status, head, body }) };
+    }
+    case "failed_retryable":
+      return { ...common, state, reason: row.reason };
+    case "unknown":
+      return { ...common, state, reason: row.reason, reconcileAfter: row.reconcile };
+    default:
+      return state satisfies never;
+  }
+}
+
+/**
+ * A duration as a parameter. What is meant to last for ever lasts for a thousand years: Postgres knows no endless
+ * interval before version 17, and an HTTP date has four digits for the year.
+ */
+export function durationMs(ms: number): number {
+  return Math.min(ms, durationMsMax);
+}
+
+const durationMsMax = 1000 * 365 * 24 * 60 * 60 * 1000;
+
+/** An array as text, since drivers disagree on arrays and agree on text. */
+export function arrayLiteral(values: readonly (string | number)[]): string {
+  return `{${values.map((value) => `"${String(value).replace(/["\\]/g, "\\$&")}"`).join(",")}}`;
+}

@@ -1,0 +1,127 @@
+import { mkdirSync } from "node:fs";
+import { dirname } from "node:path";
+import { ConfigError, LatchkeyError, StoreError } from "../../core/errors.ts";
+import { loadMigrations } from "../migrations.ts";
+import { isBusy, openDatabase, type SqliteDatabase, Statement } from "./driver.ts";
+import { rollback } from "./group-commit.ts";
+
+/** Opens a file, or takes a connection that is open already, and makes it ready: settings, then tables. */
+export function openPrepared(
+  database: string | SqliteDatabase,
+  options: { readonly synchronous: Synchronous; readonly now: number },
+): SqliteDatabase {
+  if (typeof database !== "string") {
+    prepare(database, options);
+    return database;
+  }
+  if (database === "" || database === ":memory:") throw notDurable();
+  let opened: SqliteDatabase | undefined;
+  try {
+    mkdirSync(dirname(database), { recursive: true });
+    opened = openDatabase(database);
+    prepare(opened, options);
+    return opened;
+  } catch (error) {
+    opened?.close();
+    if (error instanceof LatchkeyError) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new StoreError(`the SQLite database ${database} cannot be used: ${reason}`, { cause: error });
+  }
+}
+
+export type Synchronous = "full" | "normal";
+
+function prepare(
+  database: SqliteDatabase,
+  options: { readonly synchronous: Synchronous; readonly now: number },
+): void {
+  database.exec(`PRAGMA busy_timeout = ${busyTimeoutMs}`);
+  useWriteAheadLog(database);
+  database.exec(synchronousPragmas[options.synchronous]);
+  database.exec(`PRAGMA wal_autocheckpoint = ${checkpointPages}`);
+  migrate(database, options.now);
+}
+
+/**
+ * How long to wait for another process's transaction. Such a transaction takes milliseconds, but the drivers wait
+ * without letting anything else in this process run, so it must end well before a heartbeat (five seconds) is missed.
+ */
+const busyTimeoutMs = 2_000;
+
+/** FULL waits for the disk at every commit. On macOS only `fullfsync` really does; elsewhere it changes nothing. */
+const synchronousPragmas: Readonly<Record<Synchronous, string>> = {
+  full: "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON",
+  normal: "PRAGMA synchronous = NORMAL",
+};
+
+/** 40 MiB of log between checkpoints: each page that is changed often is copied back less often. */
+const checkpointPages = 1000;
+
+function useWriteAheadLog(database: SqliteDatabase): void {
+  const giveUpAt = Date.now() + busyTimeoutMs;
+  for (;;) {
+    try {
+      database.exec("PRAGMA journal_mode = WAL");
+      break;
+    } catch (error) {
+      // While two processes open a new file at once, SQLite reports this lock without waiting for it.
+      if (!isBusy(error) || Date.now() > giveUpAt) throw error;
+      sleepSync(5);
+    }
+  }
+  const mode = new Statement(database, "PRAGMA journal_mode").get()?.journal_mode;
+  if (mode === "memory") throw notDurable();
+  if (mode !== "wal") {
+    throw new ConfigError(
+      `this SQLite database cannot keep a write-ahead log (its journal mode stays "${mode}"): put the file on a local disk`,
+    );
+  }
+}
+
+function notDurable(): ConfigError {
+  return new ConfigError(
+    "an SQLite database in memory forgets everything with the process: give sqliteStore a file, or use memoryStore()",
+  );
+}
+
+function sleepSync(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+}
+
+/** Applies what is missing, in one transaction: whoever else opens the file waits, and then finds it done. */
+function migrate(database: SqliteDatabase, now: number): void {
+  const migrations = loadMigrations(new URL("./migrations/", import.meta.url));
+  database.exec("BEGIN IMMEDIATE");
+  try {
+    database.exec(createMigrationsTable);
+    const latest = Number(new Statement(database, readLatestMigration).get()?.id ?? 0);
+    if (latest > migrations.length) {
+      throw new ConfigError(
+        `this SQLite database was migrated to version ${latest} by a newer Latchkey, and this one knows version ${migrations.length}: upgrade this process`,
+      );
+    }
+    for (const { id, name, sql } of migrations.slice(latest)) {
+      database.exec(sql);
+      new Statement(database, writeMigration).run(id, name, now);
+    }
+    database.exec("COMMIT");
+  } catch (error) {
+    rollback(database);
+    throw error;
+  }
+}
+
+const createMigrationsTable = `
+  CREATE TABLE IF NOT EXISTS latchkey_migrations (
+    id         INTEGER PRIMARY KEY,
+    name       TEXT    NOT NULL,
+    applied_at INTEGER NOT NULL
+  )`;
+
+const readLatestMigration = `
+  SELECT max(id) AS id
+    FROM latchkey_migrations`;
+
+const writeMigration = `
+  INSERT INTO latchkey_migrations (id, name, applied_at)
+  VALUES (?, ?, ?)`;

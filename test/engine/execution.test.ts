@@ -1,0 +1,187 @@
+import { describe, expect, it } from "vitest";
+import { ExecutionTimeoutError, LeaseLostError } from "../../src/core/errors.ts";
+import { answered, arrival, bodyOf, cluster, execution, leaseMs, pausable, response } from "./cluster.ts";
+
+describe("one execution", () => {
+  it("a fresh request costs two store calls, a replay one", async () => {
+    const { engine: start, store } = cluster();
+    const engine = start();
+    await execution(await engine.arrive(arrival())).settle(answered(201, "done"));
+    expect({ ...store.calls }).toMatchObject({ reserve: 1, settle: 1, renew: 0, read: 0 });
+    expect(bodyOf(await engine.arrive(arrival()))).toBe("done");
+    expect({ ...store.calls }).toMatchObject({ reserve: 2, settle: 1, renew: 0, read: 0 });
+  });
+
+  it("the same key with another fingerprint is a mismatch", async () => {
+    const engine = cluster().engine();
+    await execution(await engine.arrive(arrival())).settle(answered(201));
+    expect(await engine.arrive(arrival({}, { fingerprint: "v1:b" }))).toEqual({ kind: "mismatch" });
+  });
+
+  it("the first outcome counts, a second one learns what became of it", async () => {
+    const engine = cluster().engine();
+    const running = execution(await engine.arrive(arrival()));
+    const first = running.settle(answered(201, "first"));
+    const second = running.settle(answered(500, "second"));
+    expect(await second).toBe(await first);
+    expect(bodyOf(await engine.arrive(arrival()))).toBe("first");
+  });
+
+  it.each([
+    ["retry", "execute", 2],
+    ["store", "replay", undefined],
+    ["reconcile", "unknown", undefined],
+  ] as const)("a 500 under onServerError %s makes the retry %s", async (onServerError, kind, attempt) => {
+    const engine = cluster().engine();
+    const policy = arrival({ onServerError });
+    await execution(await engine.arrive(policy)).settle(answered(500));
+    const verdict = await engine.arrive(policy);
+    expect(verdict.kind).toBe(kind);
+    if (attempt !== undefined) expect(execution(verdict).attempt).toBe(attempt);
+  });
+
+  it("a throw counts as a server error, whatever status its client is told", async () => {
+    const engine = cluster().engine();
+    const outcome = { kind: "threw", error: new Error("broken"), response: response(400) } as const;
+    await execution(await engine.arrive(arrival())).settle(outcome);
+    expect((await engine.arrive(arrival())).kind).toBe("execute");
+  });
+
+  it.each([408, 425, 429])("a %i says that nothing was processed, and is not replayed", async (status) => {
+    const engine = cluster().engine();
+    await execution(await engine.arrive(arrival({ onServerError: "store" }))).settle(answered(status));
+    expect((await engine.arrive(arrival())).kind).toBe("execute");
+  });
+
+  it.each([200, 201, 204, 301, 400, 402, 404, 409, 422])("a %i is the answer for every retry", async (status) => {
+    const engine = cluster().engine();
+    await execution(await engine.arrive(arrival())).settle(answered(status));
+    expect((await engine.arrive(arrival())).kind).toBe("replay");
+  });
+
+  it("an answer can be kept for longer than the route says", async () => {
+    const { clock, engine: start } = cluster();
+    const engine = start();
+    const policy = arrival({ retentionMs: 1000 });
+    const running = execution(await engine.arrive(policy));
+    running.retainFor(60_000);
+    const settled = await running.settle(answered(201));
+    expect(settled).toMatchObject({ kind: "stored", expiresAt: clock.now() + 60_000 });
+    await clock.advance(59_000);
+    expect((await engine.arrive(policy)).kind).toBe("replay");
+    await clock.advance(2_000);
+    expect((await engine.arrive(policy)).kind).toBe("execute");
+    expect(() => running.retainFor(0)).toThrow(RangeError);
+  });
+});
+
+describe("the lease", () => {
+  it("a heartbeat keeps a slow handler's key for as long as it runs", async () => {
+    const { clock, engine: start, store } = cluster();
+    const [first, second] = [start(), start()];
+    const running = execution(await first.arrive(arrival({ onCrash: "retry" })));
+    await clock.advance(10 * leaseMs);
+    expect((await second.arrive(arrival({ onCrash: "retry" }))).kind).toBe("inFlight");
+    expect(store.calls.renew).toBe(30);
+    expect(running.signal.aborted).toBe(false);
+    expect((await running.settle(answered(201))).kind).toBe("stored");
+    await clock.advance(10 * leaseMs);
+    expect(store.calls.renew).toBe(30);
+  });
+
+  it("one heartbeat renews every lease of the process", async () => {
+    const { clock, engine: start, store } = cluster();
+    const engine = start();
+    for (let index = 0; index < 20; index += 1) await engine.arrive(arrival({}, { key: `key-${index}` }));
+    await clock.advance(leaseMs / 3);
+    expect(store.calls.renew).toBe(1);
+  });
+
+  it("a stale owner, paused past its lease, can neither complete nor release, and learns that it lost", async () => {
+    const { clock, engine: start, events } = cluster();
+    const frozen = pausable(clock);
+    const [first, second] = [start(frozen), start()];
+    const stale = execution(await first.arrive(arrival({ onCrash: "retry" })));
+    const { signal } = stale;
+    frozen.pause();
+    await clock.advance(leaseMs + 1);
+    const current = execution(await second.arrive(arrival({ onCrash: "retry" })));
+    expect(current.attempt).toBe(2);
+    frozen.resume();
+    expect(await stale.settle(answered(201, "stale"))).toEqual({ kind: "lost" });
+    expect(signal.aborted && signal.reason).toBeInstanceOf(LeaseLostError);
+    expect(events).toContainEqual(expect.objectContaining({ type: "lease_lost", attempt: 1 }));
+    await current.settle(answered(201, "current"));
+    expect(bodyOf(await first.arrive(arrival()))).toBe("current");
+  });
+
+  it("a stale owner that only wakes up is told by its heartbeat, before it answers", async () => {
+    const { clock, engine: start } = cluster();
+    const frozen = pausable(clock);
+    const [first, second] = [start(frozen), start()];
+    const stale = execution(await first.arrive(arrival({ onCrash: "retry" })));
+    frozen.pause();
+    await clock.advance(leaseMs + 1);
+    await second.arrive(arrival({ onCrash: "retry" }));
+    frozen.resume();
+    await clock.advance(1);
+    expect(stale.signal.reason).toBeInstanceOf(LeaseLostError);
+    expect(await stale.settle(answered(201))).toEqual({ kind: "lost" });
+  });
+
+  it("an owner that cannot reach the store past its lease is told to stop, and may still settle", async () => {
+    const { clock, engine: start, faults } = cluster();
+    const engine = start();
+    const running = execution(await engine.arrive(arrival()));
+    faults.push(...Array.from({ length: 3 }, () => ({ kind: "failBefore" }) as const));
+    await clock.advance(leaseMs);
+    expect(running.signal.reason).toBeInstanceOf(LeaseLostError);
+    expect((await running.settle(answered(201))).kind).toBe("stored");
+  });
+
+  it("a crash is unknown under reconcile, and executed again under retry and resume", async () => {
+    for (const [onCrash, kind] of [
+      ["reconcile", "unknown"],
+      ["retry", "execute"],
+      ["resume", "execute"],
+    ] as const) {
+      const { clock, engine: start } = cluster();
+      const dead = pausable(clock);
+      await start(dead).arrive(arrival({ onCrash }));
+      dead.pause();
+      await clock.advance(leaseMs);
+      expect((await start().arrive(arrival({ onCrash }))).kind, onCrash).toBe(kind);
+    }
+  });
+});
+
+describe("a handler that takes too long", () => {
+  const policy = { executionTimeoutMs: 1000 };
+
+  it("is told to stop, and its outcome is unknown", async () => {
+    const { clock, engine: start, events } = cluster();
+    const engine = start();
+    const running = execution(await engine.arrive(arrival(policy)));
+    let told = 0;
+    running.onTimeout = () => {
+      told += 1;
+    };
+    await clock.advance(1000);
+    expect(told).toBe(1);
+    expect(running.signal.reason).toBeInstanceOf(ExecutionTimeoutError);
+    expect((await engine.arrive(arrival(policy))).kind).toBe("unknown");
+    expect(await running.settle(answered(201))).toEqual({ kind: "timedOut" });
+    expect((await engine.arrive(arrival(policy))).kind).toBe("unknown");
+    expect(events).toContainEqual(expect.objectContaining({ type: "execution_timeout" }));
+  });
+
+  it("under retry nobody else begins before its lease has run out", async () => {
+    const { clock, engine: start } = cluster();
+    const engine = start();
+    await engine.arrive(arrival({ ...policy, onCrash: "retry" }));
+    await clock.advance(1000);
+    expect((await engine.arrive(arrival({ ...policy, onCrash: "retry" }))).kind).toBe("inFlight");
+    await clock.advance(leaseMs);
+    expect((await engine.arrive(arrival({ ...policy, onCrash: "retry" }))).kind).toBe("execute");
+  });
+});
