@@ -293,7 +293,9 @@ export class Engine {
   }
 
   #ended(execution: Execution, settled: Settled): void {
-    // While the store has not confirmed the outcome, the lease is kept alive so that nobody else begins.
+    // An outcome that the store has not confirmed is still this process's to tell: the lease is kept alive, and
+    // duplicates here go on joining it instead of finding a lease that ran out.
+    if (settled.kind === "storeDown") return;
     if (!this.#unsettled.has(execution)) this.#leases.delete(execution);
     const flightId = recordIdText(execution.lease);
     const flight = this.#flights.get(flightId);

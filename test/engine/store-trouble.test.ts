@@ -56,6 +56,21 @@ describe("a store that does not answer", () => {
     expect(bodyOf(await second.arrive(arrival()))).toBe("kept");
   });
 
+  it("cannot make this process forget an outcome that it knows, even when the lease has run out meanwhile", async () => {
+    const { clock, engine: start, faults } = cluster();
+    const engine = start();
+    const running = execution(await engine.arrive(arrival()));
+    faults.push(...Array.from({ length: 20 }, () => failBefore));
+    await running.settle(answered(201, "kept"));
+    await clock.advance(2 * leaseMs);
+    faults.length = 0;
+    expect((await engine.arrive(arrival())).kind).toBe("inFlight");
+    const waiting = engine.arrive(arrival({ onInFlight: "wait" }));
+    await clock.advance(leaseMs / 3);
+    expect(bodyOf(await waiting)).toBe("kept");
+    expect(bodyOf(await engine.arrive(arrival()))).toBe("kept");
+  });
+
   it("cannot make another process begin while an outcome waits to be confirmed", async () => {
     const { clock, engine: start, faults, store } = cluster();
     const [first, second] = [start(), start()];
