@@ -16,7 +16,12 @@ const frameworks = ["express", "fastify"];
 /** @type {readonly Question[]} */
 const questions = ["bare", "fresh", "replay"];
 
-const body = JSON.stringify({ amount: 500, currency: "usd", customer: "cus_9s6XKzkNRiz8i3", source: "tok_visa" });
+const body = JSON.stringify({
+  amount: 500,
+  currency: "usd",
+  customer: "cus_9s6XKzkNRiz8i3",
+  source: "tok_visa",
+});
 /** @type {Map<string, number[]>} */
 const measured = new Map();
 const total = frameworks.length * questions.length * rounds;
@@ -46,7 +51,9 @@ async function measure(framework, question) {
     await shoot(url, question, 1);
     const result = await shoot(url, question, seconds);
     if (result.non2xx > 0 || result.errors > 0) {
-      throw new Error(`${framework} ${question}: ${result.non2xx} answers were not 2xx, ${result.errors} errors`);
+      throw new Error(
+        `${framework} ${question}: ${result.non2xx} answers were not 2xx, ${result.errors} errors`,
+      );
     }
     return result.requests.average;
   } finally {
@@ -100,13 +107,18 @@ function progress(line) {
 }
 
 function report() {
-  console.log(`Node ${process.version}, ${cpus().length} cores, ${connections} connections, ${rounds} rounds of ${seconds} s`);
+  console.log(
+    `Node ${process.version}, ${cpus().length} cores, ${connections} connections, ${rounds} rounds of ${seconds} s`,
+  );
   console.table(
     frameworks.map((framework) => {
-      const rate = (/** @type {Question} */ question) => median(measured.get(`${framework} ${question}`) ?? []);
+      const rate = (/** @type {Question} */ question) =>
+        median(measured.get(`${framework} ${question}`) ?? []);
       const share = (/** @type {Question} */ question) => {
         const bare = measured.get(`${framework} bare`) ?? [];
-        const ratios = (measured.get(`${framework} ${question}`) ?? []).map((value, round) => value / (bare[round] ?? Number.NaN));
+        const ratios = (measured.get(`${framework} ${question}`) ?? []).map(
+          (value, round) => value / (bare[round] ?? Number.NaN),
+        );
         return `${Math.round(median(ratios) * 100)} %`;
       };
       return {

@@ -7,8 +7,12 @@ import { fileURLToPath } from "node:url";
 const root = new URL("../", import.meta.url);
 const path = (/** @type {string} */ name) => fileURLToPath(new URL(name, root));
 
-// An incremental build does not delete what no longer has a source, so a build without its own notes starts over.
-if (!existsSync(path("dist/.tsbuildinfo"))) rmSync(path("dist"), { recursive: true, force: true });
+// The compiler only writes what has changed since its own notes were taken, so notes and output go together.
+const notes = path("node_modules/.cache/tsc/build.tsbuildinfo");
+if (!existsSync(notes) || !existsSync(path("dist"))) {
+  rmSync(notes, { force: true });
+  rmSync(path("dist"), { recursive: true, force: true });
+}
 
 const tsc = createRequire(import.meta.url).resolve("typescript/bin/tsc");
 const { status } = spawnSync(process.execPath, [tsc, "-p", path("tsconfig.build.json")], {

@@ -29,7 +29,7 @@ export function canonicalizeText(text: string): CanonicalJson {
   } catch {
     return { kind: "notJson" };
   }
-  const writing: Writing = { membersWritten: 0, refusal: "not-a-json-value" };
+  const writing = newWriting({ isPlain: !escapeOrSurrogate.test(text) });
   const canonical = write(value, 0, writing);
   if (canonical === undefined) return { kind: "refused", reason: writing.refusal };
   // JSON.parse silently keeps the last of several equal names, however they were escaped. A missing member
@@ -46,7 +46,7 @@ export function canonicalizeText(text: string): CanonicalJson {
  * request's meaning is the caller's knowledge.
  */
 export function canonicalizeValue(value: unknown): Exclude<CanonicalJson, { kind: "notJson" }> {
-  const writing: Writing = { membersWritten: 0, refusal: "not-a-json-value" };
+  const writing = newWriting({ isPlain: false });
   const canonical = write(value, 0, writing);
   if (canonical === undefined) return { kind: "refused", reason: writing.refusal };
   return { kind: "canonical", text: canonical };
@@ -55,10 +55,16 @@ export function canonicalizeValue(value: unknown): Exclude<CanonicalJson, { kind
 // Far deeper than any API's documents, and far shallower than the stack of any runtime.
 const depthMax = 512;
 
-/** What one pass over a document gathers besides its text. `refusal` counts only once the pass was given up. */
+/** What one pass over a document knows and gathers. `refusal` counts only once the pass was given up. */
 interface Writing {
+  /** Every string of the document stands for itself, so that none of them has to be looked at. */
+  readonly isPlain: boolean;
   membersWritten: number;
   refusal: CanonicalRefusal;
+}
+
+function newWriting({ isPlain }: { isPlain: boolean }): Writing {
+  return { isPlain, membersWritten: 0, refusal: "not-a-json-value" };
 }
 
 /** Answers `undefined` as soon as anything is refused; the reason is then in `writing`. */
@@ -109,12 +115,14 @@ function writeObject(members: Record<string, unknown>, depth: number, writing: W
   return `${text}}`;
 }
 
-// Everything but quotes, backslashes, control characters and surrogates stands for itself.
+// Everything but quotes, backslashes, control characters and surrogates stands for itself in a string. Without a
+// backslash, JSON text has no way to bring the first three into one.
 const needsCare = /[^ !#-[\]-\ud7ff\ue000-\uffff]/;
+const escapeOrSurrogate = /[\\\ud800-\udfff]/;
 const loneSurrogate = /\p{Surrogate}/u;
 
 function writeString(value: string, writing: Writing): string | undefined {
-  if (!needsCare.test(value)) return `"${value}"`;
+  if (writing.isPlain || !needsCare.test(value)) return `"${value}"`;
   // UTF-8 cannot carry half a character, so every one of them would be hashed as the same replacement.
   if (loneSurrogate.test(value)) return refuse(writing, "lone-surrogate");
   return JSON.stringify(value);

@@ -67,18 +67,21 @@ function digest(fields: readonly Field[]): FingerprintAnswer {
   let pending = `${String(fingerprintVersion).length}:${fingerprintVersion}`;
   let hasher: Hash | undefined;
   for (const field of fields) {
-    if (typeof field === "string") {
-      pending += `${Buffer.byteLength(field)}:${field}`;
-    } else {
-      hasher ??= createHash("sha256");
-      hasher.update(`${pending}${field.byteLength}:`).update(field);
-      pending = "";
-    }
+    pending += `${Buffer.byteLength(field)}:`;
+    if (typeof field === "string") pending += field;
+    if (typeof field === "string" && pending.length < pendingLengthMax) continue;
+    hasher ??= createHash("sha256");
+    hasher.update(pending);
+    if (typeof field !== "string") hasher.update(field);
+    pending = "";
   }
-  // The one-shot hash costs half of a Hash object, and a JSON request is one string all through.
   const digest = hasher?.update(pending).digest("base64url") ?? hash("sha256", pending, "base64url");
   return { kind: "fingerprint", fingerprint: `v${fingerprintVersion}:${digest}` };
 }
+
+// Most requests stay below this and go through the one-shot hash, at half the cost of a Hash object. Above it, a
+// form of a million fields must not become one string of a million pieces first.
+const pendingLengthMax = 16_384;
 
 /** The fields that stand for a body. The first names its kind and thereby says how many follow. */
 type BodyFields = { kind: "fields"; fields: Field[] } | { kind: "refused"; reason: CanonicalRefusal };
@@ -145,43 +148,43 @@ function describeJson(bytes: Uint8Array, mediaType: string): BodyFields | undefi
 
 function describeForm(bytes: Uint8Array): BodyFields | undefined {
   const text = decodeUtf8(bytes);
-  const pairs = text === undefined ? undefined : decodePairs(text);
-  return pairs && fields(["form", ...pairFields(pairs)]);
+  const pairs = text === undefined ? undefined : pairFields(text);
+  return pairs && fields(["form", ...pairs]);
 }
 
 function describeMultipart(bytes: Uint8Array, contentType: string): BodyFields | undefined {
   const boundary = multipartBoundary(contentType);
   const parts = boundary === undefined ? undefined : parseMultipart(bytes, boundary);
   if (parts === undefined) return undefined;
-  const partFields = parts.flatMap((part): Field[] => [...pairFields(part.headers), part.body]);
+  const partFields = parts.flatMap(({ headers, body }) => [String(headers.length), ...headers.flat(), body]);
   return fields(["multipart", mediaTypeOf(contentType), String(parts.length), ...partFields]);
 }
 
 function queryFields(query: string): string[] {
   if (query === "") return ["0"];
-  const pairs = decodePairs(query);
-  return pairs === undefined ? ["raw", query] : pairFields(pairs);
-}
-
-/** A list says its length first, so that its end can be told from the field after it. */
-function pairFields(pairs: readonly (readonly [string, string])[]): string[] {
-  return [String(pairs.length), ...pairs.flat()];
+  return pairFields(query) ?? ["raw", query];
 }
 
 /**
- * The pairs of a query or form as WHATWG decodes them, sorted by name; pairs of one name keep their order.
+ * The pairs of a query or form as WHATWG decodes them, sorted by name; pairs of one name keep their order. Their
+ * number comes first, so that the end of the list can be told from the field after it.
+ *
  * Answers `undefined` when decoding lost something: every invalid sequence becomes the same replacement
  * character, and two different requests would look alike.
  */
-function decodePairs(text: string): [string, string][] | undefined {
+function pairFields(text: string): string[] | undefined {
   // URLSearchParams swallows one leading question mark, so it is given one of its own.
-  const params = new URLSearchParams(`?${text}`);
-  params.sort();
-  const pairs = [...params];
-  return pairs.some(([name, value]) => name.includes("\ufffd") || value.includes("\ufffd"))
-    ? undefined
-    : pairs;
+  const pairs = [...new URLSearchParams(`?${text}`)];
+  pairs.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
+  const fields = [String(pairs.length)];
+  for (const [name, value] of pairs) {
+    if (name.includes(replacement) || value.includes(replacement)) return undefined;
+    fields.push(name, value);
+  }
+  return fields;
 }
+
+const replacement = "\ufffd";
 
 // Without `ignoreBOM` the decoder would drop a byte order mark, which in a form is part of the first name.
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });

@@ -76,7 +76,9 @@ export class Execution {
     this.renewedAt = options.reservedAt;
     this.#retentionMs = options.policy.retentionMs;
     this.#cancelTimeout = Number.isFinite(options.policy.executionTimeoutMs)
-      ? options.host.runtime.setTimer(() => this.#timeOut(), options.policy.executionTimeoutMs)
+      ? options.host.runtime.setTimer(() => this.#timeOut(), options.policy.executionTimeoutMs, {
+          background: true,
+        })
       : () => {};
   }
 

@@ -37,7 +37,8 @@ export class Leases {
   /** The timer runs only while there is something to keep alive. */
   #schedule(): void {
     if (this.#cancel !== undefined || this.#closed) return;
-    this.#cancel = this.#options.runtime.setTimer(() => void this.#beat(), this.#intervalMs);
+    const { runtime } = this.#options;
+    this.#cancel = runtime.setTimer(() => void this.#beat(), this.#intervalMs, { background: true });
   }
 
   async #beat(): Promise<void> {

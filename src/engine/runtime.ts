@@ -8,7 +8,8 @@ export type Cancel = () => void;
 export interface Runtime {
   /** Milliseconds since 1970 on this process's clock. Never compared with the store's. */
   now(): number;
-  setTimer(run: () => void, ms: number): Cancel;
+  /** A `background` timer is no reason for the process to stay alive. */
+  setTimer(run: () => void, ms: number, options?: { readonly background: boolean }): Cancel;
   /** A number from 0 (inclusive) to 1 (exclusive). */
   random(): number;
 }
@@ -16,8 +17,9 @@ export interface Runtime {
 /** The real clock, real timers, real randomness. */
 export const systemRuntime: Runtime = {
   now: Date.now,
-  setTimer(run, ms) {
+  setTimer(run, ms, options) {
     const timer = setTimeout(run, Math.min(ms, setTimeoutMsMax));
+    if (options?.background) timer.unref();
     return () => clearTimeout(timer);
   },
   random: Math.random,

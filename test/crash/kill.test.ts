@@ -119,23 +119,26 @@ describe("kill -9 in mid-handler on postgres with advisory locks", () => {
 });
 
 describe("a process that is stopped and continued", () => {
-  it.each(Object.entries(stores))("on %s cannot complete what another one took over", async (name, storeOf) => {
-    const key = `paused-${name}`;
-    const policy = { leaseMs, onCrash: "retry" } as const;
-    const paused = await start(storeOf(), policy);
-    const other = await start(storeOf(), policy);
-    const stale = paused.charge(key, { hold: true });
-    await paused.said("holding", key);
-    await paused.signal("SIGSTOP");
-    const answer = await untilNotInFlight(() => other.charge(key));
-    expect(answer.status).toBe(201);
-    const winner = (await answer.json()) as { by: number };
-    expect(winner.by).toBe(other.pid);
-    paused.release(key);
-    await paused.signal("SIGCONT");
-    const refused = await stale;
-    expect(refused.status).toBe(409);
-    expect(((await refused.json()) as { code: string }).code).toBe("lease-lost");
-    expect(await (await paused.charge(key)).json()).toEqual(winner);
-  });
+  it.each(Object.entries(stores))(
+    "on %s cannot complete what another one took over",
+    async (name, storeOf) => {
+      const key = `paused-${name}`;
+      const policy = { leaseMs, onCrash: "retry" } as const;
+      const paused = await start(storeOf(), policy);
+      const other = await start(storeOf(), policy);
+      const stale = paused.charge(key, { hold: true });
+      await paused.said("holding", key);
+      await paused.signal("SIGSTOP");
+      const answer = await untilNotInFlight(() => other.charge(key));
+      expect(answer.status).toBe(201);
+      const winner = (await answer.json()) as { by: number };
+      expect(winner.by).toBe(other.pid);
+      paused.release(key);
+      await paused.signal("SIGCONT");
+      const refused = await stale;
+      expect(refused.status).toBe(409);
+      expect(((await refused.json()) as { code: string }).code).toBe("lease-lost");
+      expect(await (await paused.charge(key)).json()).toEqual(winner);
+    },
+  );
 });

@@ -57,28 +57,31 @@ describe("a Postgres that goes away and comes back", () => {
     ["stopped", () => postgres.stop(), () => postgres.start()],
     ["killed", () => postgres.kill(), () => postgres.start()],
     ["frozen", () => postgres.pause(), () => postgres.resume()],
-  ] as const)("%s: nothing runs and the answer is 503; back again, requests work", async (how, away, back) => {
-    const before = await charge(`${how}-before`);
-    expect(before.status).toBe(201);
-    const stored = await before.text();
-    const ran = executions;
-    await away();
-    try {
-      const refused = await charge(`${how}-during`);
-      expect(refused.status).toBe(503);
-      expect(refused.headers.get("retry-after")).toBe("5");
-      expect(await refused.json()).toMatchObject({ code: "store-unavailable", retry: "same-key" });
-      expect((await charge(`${how}-before`)).status).toBe(503);
+  ] as const)(
+    "%s: nothing runs and the answer is 503; back again, requests work",
+    async (how, away, back) => {
+      const before = await charge(`${how}-before`);
+      expect(before.status).toBe(201);
+      const stored = await before.text();
+      const ran = executions;
+      await away();
+      try {
+        const refused = await charge(`${how}-during`);
+        expect(refused.status).toBe(503);
+        expect(refused.headers.get("retry-after")).toBe("5");
+        expect(await refused.json()).toMatchObject({ code: "store-unavailable", retry: "same-key" });
+        expect((await charge(`${how}-before`)).status).toBe(503);
+        expect(executions).toBe(ran);
+      } finally {
+        await back();
+      }
+      const replay = await untilStatus(201, () => charge(`${how}-before`));
+      expect(await replay.text()).toBe(stored);
       expect(executions).toBe(ran);
-    } finally {
-      await back();
-    }
-    const replay = await untilStatus(201, () => charge(`${how}-before`));
-    expect(await replay.text()).toBe(stored);
-    expect(executions).toBe(ran);
-    expect((await untilStatus(201, () => charge(`${how}-after`))).status).toBe(201);
-    expect(executions).toBe(ran + 1);
-  });
+      expect((await untilStatus(201, () => charge(`${how}-after`))).status).toBe(201);
+      expect(executions).toBe(ran + 1);
+    },
+  );
 
   it("gone while a handler runs: its client gets 503, and the retry gets the answer that was made", async () => {
     let go = () => {};

@@ -41,9 +41,15 @@ describe("four processes on one Postgres", () => {
       );
       const statuses = new Map<number, number>();
       for (const { status } of answers) statuses.set(status, (statuses.get(status) ?? 0) + 1);
-      expect([...statuses.keys()].filter((status) => status !== 201 && status !== 409), key).toEqual([]);
+      expect(
+        [...statuses.keys()].filter((status) => status !== 201 && status !== 409),
+        key,
+      ).toEqual([]);
       const done = answers.filter(({ status }) => status === 201);
-      expect(done.filter(({ isReplay }) => !isReplay), key).toHaveLength(1);
+      expect(
+        done.filter(({ isReplay }) => !isReplay),
+        key,
+      ).toHaveLength(1);
       expect(new Set(done.map(({ body }) => body)).size, key).toBe(1);
       expect(files.executions(key), key).toEqual([1]);
     }

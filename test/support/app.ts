@@ -16,7 +16,9 @@ export interface AppOptions {
         readonly connections?: number;
       };
   readonly ledger: string;
-  readonly latchkey: Partial<Pick<LatchkeyOptions, "leaseMs" | "onCrash" | "onInFlight" | "waitMs" | "storeTimeoutMs">>;
+  readonly latchkey: Partial<
+    Pick<LatchkeyOptions, "leaseMs" | "onCrash" | "onInFlight" | "waitMs" | "storeTimeoutMs">
+  >;
 }
 
 export type FromApp =
@@ -43,10 +45,14 @@ export interface App {
 }
 
 export async function startApp(options: AppOptions): Promise<App> {
-  const child = fork(fileURLToPath(new URL("../fixtures/app-server.ts", import.meta.url)), [JSON.stringify(options)], {
-    execArgv: ["--import", "tsx"],
-    stdio: ["ignore", "inherit", "inherit", "ipc"],
-  });
+  const child = fork(
+    fileURLToPath(new URL("../fixtures/app-server.ts", import.meta.url)),
+    [JSON.stringify(options)],
+    {
+      execArgv: ["--import", "tsx"],
+      stdio: ["ignore", "inherit", "inherit", "ipc"],
+    },
+  );
   const messages: FromApp[] = [];
   child.on("message", (message) => messages.push(message as FromApp));
   const seen = async <Type extends FromApp["type"]>(

@@ -58,7 +58,12 @@ export function recordOf(id: RecordId, row: RecordRow): IdempotencyRecord | unde
       return { ...common, state, owner: row.owner, leaseUntil: row.lease };
     case "completed": {
       const { status, head, body } = row;
-      return { ...common, state, completedAt: row.completed, response: decodeResponse({ status, head, body }) };
+      return {
+        ...common,
+        state,
+        completedAt: row.completed,
+        response: decodeResponse({ status, head, body }),
+      };
     }
     case "failed_retryable":
       return { ...common, state, reason: row.reason };

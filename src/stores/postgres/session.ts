@@ -49,7 +49,7 @@ export class Sessions {
   }
 
   /** The live session. Many may ask at once; one connection is made. */
-  get(): Promise<Session> {
+  ready(): Promise<Session> {
     if (this.#closed) return Promise.reject(new StoreError("this store was closed"));
     if (this.#current === undefined) {
       const opening = this.#open();
@@ -111,7 +111,7 @@ export class Sessions {
       await new Promise<void>((resolve) => void setTimeout(resolve, delayMs).unref());
       // Whoever needed it sooner has opened it meanwhile.
       if (this.#closed || this.#current !== undefined) return;
-      if (await this.get().catch(() => undefined)) return;
+      if (await this.ready().catch(() => undefined)) return;
     }
   }
 
@@ -129,10 +129,7 @@ export class Sessions {
   async #ping(session: OpenSession): Promise<void> {
     try {
       const { query } = session.connection;
-      const [ping] = await within(
-        this.#timing.timeoutMs,
-        query<{ pid: number }>(statements.pingSession),
-      );
+      const [ping] = await within(this.#timing.timeoutMs, query<{ pid: number }>(statements.pingSession));
       // Behind a transaction pool the lock stays with a server process that is not ours alone.
       if (ping?.pid !== session.pid) throw new StoreError("the session was moved to another server process");
       if (session.isAlive) this.#pingLater(session);

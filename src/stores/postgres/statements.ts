@@ -229,21 +229,20 @@ FROM swept`;
 
 /** Deletes settled records past their retention, and what was kept for audit. $1 limit */
 export const reapDeleting = `
-WITH due AS (
-  (
-    SELECT scope, key FROM latchkey_records
-    WHERE state IN ('completed', 'failed_retryable') AND expires_at <= ${now}
-    LIMIT $1
-    FOR UPDATE SKIP LOCKED
-  )
-  UNION ALL
-  (
-    SELECT scope, key FROM latchkey_records
-    WHERE state = 'expired' AND expires_at <= ${now}
-    LIMIT $1
-    FOR UPDATE SKIP LOCKED
-  )
+WITH settled AS (
+  SELECT scope, key FROM latchkey_records
+  WHERE state IN ('completed', 'failed_retryable') AND expires_at <= ${now}
   LIMIT $1
+  FOR UPDATE SKIP LOCKED
+),
+kept AS (
+  SELECT scope, key FROM latchkey_records
+  WHERE state = 'expired' AND expires_at <= ${now}
+  LIMIT $1
+  FOR UPDATE SKIP LOCKED
+),
+due AS (
+  SELECT * FROM settled UNION ALL SELECT * FROM kept LIMIT $1
 ),
 reaped AS (
   DELETE FROM latchkey_records AS r USING due WHERE r.scope = due.scope AND r.key = due.key RETURNING 1

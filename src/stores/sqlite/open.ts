@@ -38,7 +38,6 @@ function prepare(
   database.exec(`PRAGMA busy_timeout = ${busyTimeoutMs}`);
   useWriteAheadLog(database);
   database.exec(synchronousPragmas[options.synchronous]);
-  database.exec(`PRAGMA wal_autocheckpoint = ${checkpointPages}`);
   migrate(database, options.now);
 }
 
@@ -53,9 +52,6 @@ const synchronousPragmas: Readonly<Record<Synchronous, string>> = {
   full: "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON",
   normal: "PRAGMA synchronous = NORMAL",
 };
-
-/** 40 MiB of log between checkpoints: each page that is changed often is copied back less often. */
-const checkpointPages = 1000;
 
 function useWriteAheadLog(database: SqliteDatabase): void {
   const giveUpAt = Date.now() + busyTimeoutMs;

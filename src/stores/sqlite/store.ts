@@ -165,7 +165,7 @@ class SqliteStore implements Store {
       const { markExpired, deleteSettled, deleteExpired } = this.#open().statements;
       if (expiry === "soft") return { deleted: 0, expired: markExpired.run(now, limit) };
       const settled = deleteSettled.run(now, limit);
-      return { deleted: settled + deleteExpired.run(now, limit - settled), expired: 0 };
+      return { deleted: settled + deleteExpired.run(now, limit), expired: 0 };
     });
   }
 
@@ -174,7 +174,13 @@ class SqliteStore implements Store {
     if (connection === undefined) return;
     connection.commits.flush();
     this.#connection = undefined;
-    if (this.#closesDatabase) connection.database.close();
+    if (!this.#closesDatabase) return;
+    try {
+      // libsql keeps the file open until its statements are garbage; a copy made before that must be complete.
+      connection.database.exec("PRAGMA wal_checkpoint(PASSIVE)");
+    } finally {
+      connection.database.close();
+    }
   }
 
   #get(id: RecordId): Entry | undefined {

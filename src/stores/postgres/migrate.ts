@@ -1,0 +1,61 @@
+import { ConfigError } from "../../core/errors.ts";
+import { loadMigrations } from "../migrations.ts";
+import { databaseOf, type PostgresClient, type Query } from "./database.ts";
+
+/**
+ * Brings the tables to the version of this code. All of it happens in one transaction, and processes that start at
+ * once wait for each other: calling it at every start is fine.
+ *
+ * @example
+ * ```ts
+ * const { applied } = await migrate(pool); // ["0001_records"], and [] from then on
+ * ```
+ */
+export async function migrate(client: PostgresClient): Promise<{ applied: string[] }> {
+  return databaseOf(client).transaction(async (query) => {
+    await query(takeTurns);
+    const appliedBefore = await appliedMigrations(query);
+    const known = loadMigrations(new URL("./migrations/", import.meta.url));
+    refuseNewer(appliedBefore, known.length);
+    const applied: string[] = [];
+    for (const { id, name, sql } of known) {
+      if (appliedBefore.has(id)) continue;
+      await query(sql);
+      await query(remember, [id, name]);
+      applied.push(`${String(id).padStart(4, "0")}_${name}`);
+    }
+    return { applied };
+  });
+}
+
+/** The eight letters of "latchkey" as a number. Released with the transaction, so a transaction pool is no trouble. */
+const takeTurns = `SELECT pg_advisory_xact_lock(${Buffer.from("latchkey").readBigInt64BE()})`;
+
+const createMemory = `
+CREATE TABLE latchkey_migrations (
+  id         integer PRIMARY KEY,
+  name       text NOT NULL,
+  applied_at timestamptz NOT NULL DEFAULT now()
+)`;
+
+const remember = "INSERT INTO latchkey_migrations (id, name) VALUES ($1, $2)";
+
+/** Asks before it creates: CREATE TABLE IF NOT EXISTS prints a notice at every start. */
+async function appliedMigrations(query: Query): Promise<ReadonlySet<number>> {
+  const [memory] = await query<{ exists: boolean }>(
+    "SELECT to_regclass('latchkey_migrations') IS NOT NULL AS exists",
+  );
+  if (!memory?.exists) await query(createMemory);
+  const rows = await query<{ id: number }>("SELECT id FROM latchkey_migrations");
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** Tables that a newer version changed may mean something that this one does not know. */
+function refuseNewer(applied: ReadonlySet<number>, newestKnown: number): void {
+  const newest = Math.max(0, ...applied);
+  if (newest <= newestKnown) return;
+  throw new ConfigError(
+    `the Latchkey tables in this database are at version ${newest}, and this Latchkey knows versions up to ` +
+      `${newestKnown}: upgrade latchkey in this process`,
+  );
+}

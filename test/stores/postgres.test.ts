@@ -1,0 +1,86 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import pg from "pg";
+import postgres from "postgres";
+import { afterAll, beforeAll, describe, it } from "vitest";
+import type { PostgresClient } from "../../src/stores/postgres/database.ts";
+import { migrate, type PostgresStoreOptions, postgresStore } from "../../src/stores/postgres/store.ts";
+import { runStoreContract } from "../../src/testing/index.ts";
+import { freshDatabase } from "../support/database.ts";
+
+interface Subject {
+  readonly open: (url: string) => { readonly client: PostgresClient; end(): Promise<unknown> };
+  readonly options?: PostgresStoreOptions;
+}
+
+const subjects: Readonly<Record<string, Subject>> = {
+  "a pg pool": { open: pgPool },
+  "a pg pool that listens": { open: pgPool, options: { listen: true } },
+  "a pg pool with advisory locks": { open: pgPool, options: { lock: "advisory" } },
+  "postgres.js": { open: postgresSql(), options: { listen: true } },
+  "postgres.js that renames columns and looks up no types": {
+    open: postgresSql({ transform: postgres.camel, fetch_types: false, prepare: false }),
+  },
+  "a transaction pool, where each statement meets another session": { open: transactionPool },
+};
+
+for (const [name, subject] of Object.entries(subjects)) {
+  // Each subject has a database of its own, and the cases mostly wait for leases to run out: all subjects at once.
+  describe.concurrent(name, () => {
+    let client: PostgresClient;
+    const cleanUp: (() => Promise<unknown>)[] = [];
+
+    beforeAll(async () => {
+      const database = await freshDatabase();
+      const opened = subject.open(database.url);
+      cleanUp.push(opened.end, database.drop);
+      client = opened.client;
+      await migrate(client);
+    });
+
+    afterAll(async () => {
+      for (const step of cleanUp) await step();
+    });
+
+    // One client for all cases, a store for each: closing the store must leave the client open.
+    runStoreContract({
+      it: it.sequential,
+      async open() {
+        const store = postgresStore(client, subject.options);
+        return { store, passTime: async (ms) => void (await sleep(ms)), close: () => store.close() };
+      },
+    });
+  });
+}
+
+function pgPool(connectionString: string) {
+  const client = new pg.Pool({ connectionString });
+  return { client, end: () => client.end() };
+}
+
+function postgresSql(options: postgres.Options<Record<string, never>> = {}) {
+  return (url: string) => {
+    const client = postgres(url, options);
+    return { client, end: () => client.end() };
+  };
+}
+
+/** Two connections that take turns, and forget everything about their session before each statement. */
+function transactionPool(connectionString: string) {
+  const members = [1, 2].map(() => new pg.Pool({ connectionString, max: 1 }));
+  let turn = 0;
+  const next = () => members[turn++ % members.length] as pg.Pool;
+  const client = {
+    async query(text: string, values: unknown[]) {
+      const session = await next().connect();
+      try {
+        await session.query("DISCARD ALL");
+        return await session.query(text, values);
+      } finally {
+        session.release();
+      }
+    },
+    connect: () => next().connect(),
+    on: () => {},
+  };
+  return { client, end: () => Promise.all(members.map((member) => member.end())) };
+}

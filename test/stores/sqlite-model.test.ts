@@ -1,0 +1,173 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { expect, it } from "vitest";
+import type { OnCrash } from "../../src/core/record.ts";
+import type { Expiry, Lease, ReserveRequest, Settlement, Store } from "../../src/core/store.ts";
+import { memoryStore } from "../../src/stores/memory/store.ts";
+import { sqliteStore } from "../../src/stores/sqlite/store.ts";
+import { manualClock } from "../../src/testing/index.ts";
+
+it("answers any sequence of calls as the memory store does", async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 40 }), async (steps) => {
+      const folder = mkdtempSync(join(tmpdir(), "latchkey-sqlite-model-"));
+      const clock = manualClock();
+      const model = memoryStore({ clock: clock.now });
+      // A power loss is not part of this test, and so it need not wait for the disk.
+      const store = sqliteStore(join(folder, "records.db"), { clock: clock.now, synchronous: "normal" });
+      try {
+        const leases: Lease[] = [];
+        for (const [index, next] of steps.entries()) {
+          if (next.kind === "pass") {
+            await clock.advance(next.ms);
+            continue;
+          }
+          const expected = await perform(model, next, { leases, index });
+          const answer = await perform(store, next, { leases, index });
+          expect(answer, `step ${index}: ${JSON.stringify(next)}`).toEqual(expected);
+          for (const granted of expected) if (isGrant(granted)) leases.push(granted.lease);
+          for (const id of ids) expect(await store.read(id)).toEqual(await model.read(id));
+        }
+      } finally {
+        await store.close();
+        rmSync(folder, { recursive: true, force: true });
+      }
+    }),
+    { numRuns: 150 },
+  );
+}, 60_000);
+
+/** Few keys and short times, so that most steps meet the traces of earlier ones. */
+const ids = [
+  { scope: "a", key: "x" },
+  { scope: "a", key: "y" },
+  { scope: "b", key: "x" },
+] as const;
+const durations = [1, 10, 50, 100] as const;
+
+type Asked = Omit<ReserveRequest, "owner">;
+
+type Step =
+  | { readonly kind: "pass"; readonly ms: number }
+  /** All at once, as duplicates come. */
+  | { readonly kind: "reserve"; readonly asked: readonly Asked[] }
+  | { readonly kind: "settle"; readonly which: Which; readonly settlement: Settlement }
+  | { readonly kind: "renew"; readonly which: readonly Which[]; readonly leaseMs: number }
+  | { readonly kind: "sweep" }
+  | { readonly kind: "reap"; readonly expiry: Expiry };
+
+/** One of the leases that were granted so far, perhaps in the wrong hands. */
+interface Which {
+  readonly back: number;
+  readonly stolen: boolean;
+}
+
+const duration = fc.constantFrom(...durations);
+
+const asked: fc.Arbitrary<Asked> = fc
+  .record({
+    id: fc.constantFrom(...ids),
+    fingerprint: fc.constantFrom("v1:first", "v1:first", "v1:other"),
+    leaseMs: duration,
+    retentionMs: duration,
+    onCrash: fc.constantFrom<OnCrash>("reconcile", "resume", "retry"),
+  })
+  .map(({ id, ...rest }) => ({ ...id, ...rest }));
+
+const which: fc.Arbitrary<Which> = fc.record({
+  back: fc.nat({ max: 4 }),
+  stolen: fc.constantFrom(false, false, false, true),
+});
+
+const settlement: fc.Arbitrary<Settlement> = fc.oneof(
+  fc.record({
+    kind: fc.constant("complete" as const),
+    retentionMs: duration,
+    response: fc.oneof(
+      fc.record({
+        kind: fc.constant("full" as const),
+        status: fc.integer({ min: 200, max: 599 }),
+        headers: fc.array(fc.tuple(fc.string(), fc.string()), { maxLength: 2 }),
+        body: fc.uint8Array({ maxLength: 20 }),
+      }),
+      fc.record({ kind: fc.constant("omitted" as const), status: fc.constant(201), bodyBytes: fc.nat() }),
+    ),
+  }),
+  fc.record({ kind: fc.constant("release" as const), reason: reason(), retentionMs: duration }),
+  fc.record({ kind: fc.constant("suspend" as const), reason: reason(), reconcileAfterMs: duration }),
+);
+
+/** libsql reads text only up to a NUL, which no reason has. */
+function reason(): fc.Arbitrary<string> {
+  return fc.string({ unit: "grapheme" }).map((text) => text.replaceAll("\0", ""));
+}
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      kind: fc.constant("reserve" as const),
+      asked: fc.array(asked, { minLength: 1, maxLength: 3 }),
+    }),
+  },
+  { weight: 5, arbitrary: fc.record({ kind: fc.constant("settle" as const), which, settlement }) },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant("pass" as const), ms: duration }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant("renew" as const),
+      which: fc.array(which, { maxLength: 3 }),
+      leaseMs: duration,
+    }),
+  },
+  { weight: 1, arbitrary: fc.constant({ kind: "sweep" } as const) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant("reap" as const),
+      expiry: fc.constantFrom<Expiry>("delete", "soft"),
+    }),
+  },
+);
+
+/** A limit above the number of records: which of them come first is each store's own choice. */
+const limit = 100;
+
+async function perform(
+  store: Store,
+  next: Exclude<Step, { kind: "pass" }>,
+  past: { readonly leases: readonly Lease[]; readonly index: number },
+): Promise<readonly unknown[]> {
+  switch (next.kind) {
+    case "reserve":
+      return Promise.all(
+        next.asked.map((request, nth) => store.reserve({ ...request, owner: `owner-${past.index}-${nth}` })),
+      );
+    case "settle":
+      return Promise.all(
+        find(past.leases, [next.which]).map((lease) => store.settle(lease, next.settlement)),
+      );
+    case "renew":
+      return store.renew(find(past.leases, next.which), next.leaseMs);
+    case "sweep":
+      return [await store.sweep({ limit })];
+    case "reap":
+      return [await store.reap({ limit, expiry: next.expiry })];
+    default:
+      return next satisfies never;
+  }
+}
+
+function find(leases: readonly Lease[], wanted: readonly Which[]): Lease[] {
+  return wanted.flatMap(({ back, stolen }) => {
+    const lease = leases.at(-1 - back);
+    if (lease === undefined) return [];
+    return [stolen ? { ...lease, owner: "somebody else" } : lease];
+  });
+}
+
+function isGrant(answer: unknown): answer is { readonly lease: Lease } {
+  return typeof answer === "object" && answer !== null && "lease" in answer;
+}
