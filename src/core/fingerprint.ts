@@ -67,12 +67,12 @@ function digest(fields: readonly Field[]): FingerprintAnswer {
   let pending = `${String(fingerprintVersion).length}:${fingerprintVersion}`;
   let hasher: Hash | undefined;
   for (const field of fields) {
-    pending += `${Buffer.byteLength(field)}:`;
-    if (typeof field === "string") pending += field;
-    if (typeof field === "string" && pending.length < pendingLengthMax) continue;
+    const isText = typeof field === "string";
+    pending += `${Buffer.byteLength(field)}:${isText ? field : ""}`;
+    if (isText && pending.length < pendingLengthMax) continue;
     hasher ??= createHash("sha256");
     hasher.update(pending);
-    if (typeof field !== "string") hasher.update(field);
+    if (!isText) hasher.update(field);
     pending = "";
   }
   const digest = hasher?.update(pending).digest("base64url") ?? hash("sha256", pending, "base64url");

@@ -7,7 +7,13 @@ import type { Execution } from "../../src/engine/execution.ts";
 import type { Runtime } from "../../src/engine/runtime.ts";
 import type { Arrival, Verdict } from "../../src/engine/verdict.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
-import { type Fault, type FaultyStore, faultyStore, type ManualClock, manualClock } from "../../src/testing/index.ts";
+import {
+  type Fault,
+  type FaultyStore,
+  faultyStore,
+  type ManualClock,
+  manualClock,
+} from "../../src/testing/index.ts";
 
 export const leaseMs = 15_000;
 export const storeTimeoutMs = 5_000;

@@ -53,11 +53,14 @@ describe("one execution", () => {
     expect((await engine.arrive(arrival())).kind).toBe("execute");
   });
 
-  it.each([200, 201, 204, 301, 400, 402, 404, 409, 422])("a %i is the answer for every retry", async (status) => {
-    const engine = cluster().engine();
-    await execution(await engine.arrive(arrival())).settle(answered(status));
-    expect((await engine.arrive(arrival())).kind).toBe("replay");
-  });
+  it.each([200, 201, 204, 301, 400, 402, 404, 409, 422])(
+    "a %i is the answer for every retry",
+    async (status) => {
+      const engine = cluster().engine();
+      await execution(await engine.arrive(arrival())).settle(answered(status));
+      expect((await engine.arrive(arrival())).kind).toBe("replay");
+    },
+  );
 
   it("an answer can be kept for longer than the route says", async () => {
     const { clock, engine: start } = cluster();

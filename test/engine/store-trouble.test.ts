@@ -46,15 +46,18 @@ describe("a store that does not answer", () => {
   it.each([
     ["before", failBefore],
     ["after", failAfter],
-  ])("an outcome that failed %s it was stored is told again until the store confirms", async (_when, fault) => {
-    const { clock, engine: start, faults } = cluster();
-    const [first, second] = [start(), start()];
-    const running = execution(await first.arrive(arrival()));
-    faults.push(fault);
-    expect(await running.settle(answered(201, "kept"))).toEqual({ kind: "storeDown" });
-    await clock.advance(leaseMs);
-    expect(bodyOf(await second.arrive(arrival()))).toBe("kept");
-  });
+  ])(
+    "an outcome that failed %s it was stored is told again until the store confirms",
+    async (_when, fault) => {
+      const { clock, engine: start, faults } = cluster();
+      const [first, second] = [start(), start()];
+      const running = execution(await first.arrive(arrival()));
+      faults.push(fault);
+      expect(await running.settle(answered(201, "kept"))).toEqual({ kind: "storeDown" });
+      await clock.advance(leaseMs);
+      expect(bodyOf(await second.arrive(arrival()))).toBe("kept");
+    },
+  );
 
   it("cannot make this process forget an outcome that it knows, even when the lease has run out meanwhile", async () => {
     const { clock, engine: start, faults } = cluster();

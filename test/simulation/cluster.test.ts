@@ -141,7 +141,9 @@ describe("a cluster on virtual time, with crashes, lost answers and late ones", 
         const { confirmed, finalStates } = await simulate(seed, { onCrash });
         for (const [key, count] of confirmed) expect(count, `seed ${seed}, ${key}`).toBe(1);
         for (const [key, state] of finalStates) {
-          expect(["absent", "completed", "failed_retryable", "unknown"], `seed ${seed}, ${key}`).toContain(state);
+          expect(["absent", "completed", "failed_retryable", "unknown"], `seed ${seed}, ${key}`).toContain(
+            state,
+          );
         }
         confirmations += confirmed.size;
       }

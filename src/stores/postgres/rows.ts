@@ -1,15 +1,10 @@
 import type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "../../core/record.ts";
 import { decodeResponse } from "../../core/response.ts";
-import type { ExecuteAfter } from "../../core/store.ts";
 import type { Row } from "./database.ts";
 
-/** What the store's clock said; it comes even where there is no record. */
-export interface NowRow extends Row {
+/** A record, or only nulls; the time comes in any case. Which columns a state has is checked by the table. */
+export interface RecordRow extends Row {
   readonly now: number;
-}
-
-/** A record, or only nulls. Which columns a state has is checked by the table. */
-export interface RecordRow extends NowRow {
   readonly state: RecordState | null;
   readonly fingerprint: string;
   readonly fence: number;
@@ -26,13 +21,12 @@ export interface RecordRow extends NowRow {
   readonly expires: number;
 }
 
-/** `taken` is the fence, if the record was taken; the record is there only if it was not. */
+/** A record was inserted, or one was found, or neither. */
 export interface ReserveRow extends RecordRow {
-  readonly taken: number | null;
-  readonly after: ExecuteAfter;
+  readonly inserted: boolean;
 }
 
-export interface SettleRow extends Row {
+export interface SettledRow extends Row {
   readonly state: RecordState;
   readonly expires: number;
 }

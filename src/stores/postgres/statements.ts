@@ -1,171 +1,165 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { RecordId } from "../../core/record.ts";
 
 /*
  * Every statement that the store sends. Parameters and results are only of types that all drivers treat alike: text,
  * int4, float8 (times and durations, in milliseconds), bool and bytea. Result columns are single lower-case words,
  * because a client may be set to rewrite names such as expires_at to camel case.
+ *
+ * No statement is prepared under a name, so each one is parsed and planned whenever it is sent. That costs the server
+ * more than running it, and is why what most requests need is kept short, and the rest comes as a second statement.
  */
 
-/** Whole milliseconds: what a statement compares must be what `decide` is told. */
+/** The store's clock. Columns hold whole milliseconds, so comparing them with now() comes to the same. */
 const now = "date_trunc('milliseconds', now())";
-
-/** The process that owns the session holds this lock exclusively. Named by the table, so that schemas do not mix. */
-const lockClass = "'latchkey_records'::regclass::oid::int";
-
-/**
- * Until when the owner of a record counts as alive: until its lease runs out, or until just now, if the record names
- * a session and that session's lock is free. Probing shares the lock, so that probes do not disturb each other, and
- * gives it back with the end of the statement. CASE, because AND promises no order, and only this one must be asked.
- */
-const leaseUntil = (r: string) => `
-    CASE WHEN ${r}.state = 'in_progress' AND ${r}.owner_session IS NOT NULL
-      THEN CASE WHEN pg_try_advisory_xact_lock_shared(${lockClass}, ${r}.owner_session)
-        THEN least(${r}.lease_until, ${now}) ELSE ${r}.lease_until END
-      ELSE ${r}.lease_until END`;
-
-/** Where `decide` answers "execute" to a record that is there. The fingerprint of the request is $3. */
-const takeable = (r: string, until: string) => `
-    CASE ${r}.state
-      WHEN 'expired' THEN true
-      WHEN 'completed' THEN ${r}.expires_at <= ${now}
-      WHEN 'failed_retryable' THEN ${r}.expires_at <= ${now} OR ${r}.fingerprint = $3
-      WHEN 'in_progress' THEN ${r}.fingerprint = $3 AND ${r}.on_crash <> 'reconcile' AND ${until} <= ${now}
-      ELSE false END`;
-
-/** What the key of a record that is being taken was before, as `decide` calls it. */
-const takenAfter = (r: string) => `
-    CASE WHEN ${r}.state = 'in_progress' THEN 'crash'
-      WHEN ${r}.state = 'failed_retryable' AND ${r}.expires_at > ${now} THEN 'failed_retryable'
-      ELSE 'expired' END`;
 
 const milliseconds = (time: string) => `(extract(epoch FROM ${time}) * 1000)::float8`;
 
-const fromNow = (duration: string) => `${now} + ${duration}::float8 * interval '1 millisecond'`;
+const fromNow = (duration: string) => `now() + ${duration}::float8 * interval '1 millisecond'`;
 
-/** A record as `recordOf` reads it. */
-const recordColumns = (r: string) => `
-  ${r}.state, ${r}.fingerprint, ${r}.fence, ${r}.on_crash AS crash, ${r}.owner,
-  ${milliseconds(`${r}.lease_until`)} AS lease, ${milliseconds(`${r}.reconcile_after`)} AS reconcile, ${r}.reason,
-  ${r}.response_status AS status, ${r}.response_head AS head, ${r}.response_body AS body,
-  ${milliseconds(`${r}.created_at`)} AS created, ${milliseconds(`${r}.completed_at`)} AS completed,
-  ${milliseconds(`${r}.expires_at`)} AS expires`;
+/** With the session's number: the lock that a live session holds. Named by the table, so that schemas do not mix. */
+const lockClass = "'latchkey_records'::regclass::oid::int";
 
-/** The same, as it was found and with what is known about its owner. */
-const foundRecord = `
-  SELECT r.state, r.fingerprint, r.fence, r.on_crash, r.owner, ${leaseUntil("r")} AS lease_until,
-    r.reconcile_after, r.reason, r.response_status, r.response_head, r.response_body,
-    r.created_at, r.completed_at, r.expires_at
-  FROM latchkey_records AS r
-  WHERE r.scope = $1 AND r.key = $2`;
+/**
+ * Until when the owner of a running execution counts as alive: until its lease runs out, or until just now, if the
+ * record names a session and the session's lock is free. The probe shares the lock, so that probes do not disturb each
+ * other, and gives it back with the end of the statement. It is within CASE because AND promises no order, and only
+ * sessions are to be probed.
+ */
+const leaseUntil = `
+    CASE WHEN owner_session IS NULL THEN lease_until
+      WHEN pg_try_advisory_xact_lock_shared(${lockClass}, owner_session) THEN least(lease_until, ${now})
+      ELSE lease_until END`;
+
+/** One record as `recordOf` reads it. $1 scope, $2 key */
+const record = `
+  SELECT state, fingerprint, fence, on_crash AS crash, owner, ${milliseconds(leaseUntil)} AS lease,
+    ${milliseconds("reconcile_after")} AS reconcile, reason,
+    response_status AS status, response_head AS head, response_body AS body,
+    ${milliseconds("created_at")} AS created, ${milliseconds("completed_at")} AS completed,
+    ${milliseconds("expires_at")} AS expires
+  FROM latchkey_records
+  WHERE scope = $1 AND key = $2`;
 
 /** The channel on which stores tell each other that a record has changed. */
 export const channel = "latchkey";
 
-/** What a record is called on the channel: its id may be longer than a payload, and is nobody's business. */
-export function recordName(id: RecordId): string {
-  return createHash("sha256").update(id.scope).update("\0").update(id.key).digest("hex");
+/** For RETURNING: wakes whoever waits for the record, when the statement commits. */
+function tellWatchers(name: string): string {
+  return `CASE WHEN watched THEN pg_notify('${channel}', ${name})::text END AS told`;
 }
 
-/** The same in SQL. Text holds no zero byte, so no two ids have one name. */
-const recordNameOf = (r: string) =>
-  `encode(sha256(convert_to(${r}.scope, 'UTF8') || '\\x00'::bytea || convert_to(${r}.key, 'UTF8')), 'hex')`;
+/** What a record is called on the channel: its id may be longer than a payload, and is nobody's business. */
+export function recordName(id: RecordId): string {
+  return hash("sha256", `${id.scope}\0${id.key}`, "hex");
+}
 
-/** Wakes whoever waits for what was changed. It counts, because a SELECT that nobody refers to is not executed. */
-const told = (changed: string) => `
-  told AS (
-    SELECT count(pg_notify('${channel}', ${recordNameOf(changed)}))::int AS count
-    FROM ${changed} WHERE ${changed}.watched
-  )`;
+/** The same for statements that change many records. Text holds no zero byte, so no two ids have one name. */
+function recordNameInSql(r: string): string {
+  return `encode(sha256(convert_to(${r}.scope, 'UTF8') || '\\x00'::bytea || convert_to(${r}.key, 'UTF8')), 'hex')`;
+}
+
+/** $1 scope, $2 key */
+export const read = `
+SELECT ${milliseconds(now)} AS now, found.*
+FROM (VALUES (1)) AS always LEFT JOIN (${record}
+) AS found ON true`;
 
 /**
- * Answers an arriving request in one round trip. What may not be executed is only read: the INSERT has no row to
- * insert, so nothing is locked or written. Otherwise it inserts, or takes the record over, if it is still takeable
- * when its lock is held. `taken` is NULL where somebody else was faster; `state` too, where they came after the
- * snapshot.
+ * Inserts a new record or finds the old one, in one round trip. An old one is only read: there is nothing to insert
+ * then, so nothing is locked or written. Neither inserted nor found means that another request was inserting the
+ * same key.
  *
  * $1 scope, $2 key, $3 fingerprint, $4 onCrash, $5 owner, $6 session or NULL, $7 lease, $8 retention
  */
 export const reserve = `
-WITH found AS (${foundRecord}
+WITH found AS (${record}
 ),
-taken AS (
-  INSERT INTO latchkey_records AS r (
-    scope, key, state, fingerprint, fence, on_crash, owner, owner_session,
-    lease_until, reason, created_at, expires_at)
-  SELECT $1, $2, 'in_progress', $3::text, 1, $4::text, $5::text, $6::int,
-    ${fromNow("$7")}, 'absent', ${now}, ${fromNow("$8")}
-  WHERE NOT EXISTS (SELECT FROM found WHERE NOT (${takeable("found", "found.lease_until")}))
-  ON CONFLICT (scope, key) DO UPDATE SET
-    state = excluded.state,
-    fingerprint = excluded.fingerprint,
-    fence = r.fence + 1,
-    on_crash = excluded.on_crash,
-    owner = excluded.owner,
-    owner_session = excluded.owner_session,
-    lease_until = excluded.lease_until,
-    reason = ${takenAfter("r")},
-    created_at = CASE WHEN ${takenAfter("r")} = 'expired' THEN excluded.created_at ELSE r.created_at END,
-    expires_at = excluded.expires_at,
-    completed_at = NULL,
-    response_status = NULL,
-    response_head = NULL,
-    response_body = NULL
-  WHERE ${takeable("r", leaseUntil("r"))}
-  RETURNING r.fence, r.reason
+inserted AS (
+  INSERT INTO latchkey_records (
+    scope, key, state, fingerprint, fence, on_crash, owner, owner_session, lease_until, created_at, expires_at)
+  SELECT $1, $2, 'in_progress', $3::text, 1, $4::text, $5::text, $6::int, ${fromNow("$7")}, ${now}, ${fromNow("$8")}
+  WHERE NOT EXISTS (SELECT FROM found)
+  ON CONFLICT DO NOTHING
+  RETURNING 1
 )
-SELECT ${milliseconds(now)} AS now, taken.fence AS taken, taken.reason AS after, ${recordColumns("found")}
-FROM (VALUES (1)) AS always
-LEFT JOIN taken ON true
-LEFT JOIN found ON taken.fence IS NULL`;
+SELECT ${milliseconds(now)} AS now, EXISTS (SELECT FROM inserted) AS inserted, found.*
+FROM (VALUES (1)) AS always LEFT JOIN found ON true`;
 
 /**
- * Writes down that an owner is gone and may have executed, unless it has moved on since it was found so.
+ * Gives a record that was found to the request that may execute it, unless anybody else was faster: the fence is as
+ * it was found, so is the state, and nobody has renewed a lease.
  *
- * $1 scope, $2 key, $3 fence, $4 owner, $5 reason, $6 when to reconcile
+ * $1 scope, $2 key, $3 fingerprint, $4 onCrash, $5 owner, $6 session or NULL, $7 lease, $8 retention,
+ * $9 fence and $10 state as found, $11 whether the key is used anew
+ */
+export const takeOver = `
+UPDATE latchkey_records SET
+  state = 'in_progress',
+  fingerprint = $3,
+  fence = fence + 1,
+  on_crash = $4,
+  owner = $5,
+  owner_session = $6,
+  lease_until = ${fromNow("$7")},
+  created_at = CASE WHEN $11::bool THEN ${now} ELSE created_at END,
+  expires_at = ${fromNow("$8")},
+  reason = NULL,
+  completed_at = NULL,
+  response_status = NULL,
+  response_head = NULL,
+  response_body = NULL
+WHERE scope = $1 AND key = $2 AND fence = $9 AND state = $10
+  AND (state <> 'in_progress' OR ${leaseUntil} <= now())
+RETURNING fence`;
+
+/**
+ * Writes down that the owner is gone and may have executed, unless the record has moved on since it was found so.
+ *
+ * $1 scope, $2 key, $3 fence and $4 owner as found, $5 reason, $6 when to reconcile, $7 name
  */
 export const suspendCrashed = `
-WITH suspended AS (
-  UPDATE latchkey_records AS r SET
-    state = 'unknown',
-    reason = $5,
-    reconcile_after = ${fromNow("$6")},
-    owner = NULL,
-    owner_session = NULL,
-    lease_until = NULL
-  WHERE r.scope = $1 AND r.key = $2 AND r.fence = $3 AND r.owner = $4 AND r.state = 'in_progress'
-    AND ${leaseUntil("r")} <= ${now}
-  RETURNING r.scope, r.key, r.watched
-),${told("suspended")}
-SELECT told.count AS told FROM suspended, told`;
+UPDATE latchkey_records SET
+  state = 'unknown',
+  reason = $5,
+  reconcile_after = ${fromNow("$6")},
+  owner = NULL,
+  owner_session = NULL,
+  lease_until = NULL
+WHERE scope = $1 AND key = $2 AND fence = $3 AND owner = $4 AND state = 'in_progress' AND ${leaseUntil} <= now()
+RETURNING ${tellWatchers("$7")}`;
 
 /**
- * Ends a lease. Answers the record's state and expiry as they are with this lease: the new ones, or, if nothing was
- * changed, the ones in which the lease stands. No row: the lease is lost.
+ * Ends a lease. No row: it did not hold the record any more.
  *
  * $1 scope, $2 key, $3 fence, $4 owner, $5 state, $6 reason, $7 status, $8 head, $9 body, $10 retention or NULL to
- * leave it, $11 when to reconcile or NULL
+ * leave it, $11 when to reconcile or NULL, $12 name
  */
 export const settle = `
-WITH settled AS (
-  UPDATE latchkey_records AS r SET
-    state = $5,
-    reason = $6,
-    response_status = $7,
-    response_head = $8,
-    response_body = $9,
-    completed_at = CASE WHEN $5 = 'completed' THEN ${now} END,
-    expires_at = coalesce(${fromNow("$10")}, r.expires_at),
-    reconcile_after = ${fromNow("$11")},
-    owner_session = NULL,
-    lease_until = NULL
-  WHERE r.scope = $1 AND r.key = $2 AND r.fence = $3 AND r.owner = $4 AND r.state = 'in_progress'
-  RETURNING r.scope, r.key, r.state, r.expires_at, r.watched
-),${told("settled")}
-SELECT state, ${milliseconds("expires_at")} AS expires, told.count AS told FROM settled, told
-UNION ALL
-SELECT state, ${milliseconds("expires_at")}, 0 FROM latchkey_records
-WHERE scope = $1 AND key = $2 AND fence = $3 AND owner = $4 AND NOT EXISTS (SELECT FROM settled)`;
+UPDATE latchkey_records SET
+  state = $5,
+  reason = $6,
+  response_status = $7,
+  response_head = $8,
+  response_body = $9,
+  completed_at = CASE WHEN $5 = 'completed' THEN ${now} END,
+  expires_at = coalesce(${fromNow("$10")}, expires_at),
+  reconcile_after = ${fromNow("$11")},
+  owner_session = NULL,
+  lease_until = NULL
+WHERE scope = $1 AND key = $2 AND fence = $3 AND owner = $4 AND state = 'in_progress'
+RETURNING ${milliseconds("expires_at")} AS expires, ${tellWatchers("$12")}`;
+
+/**
+ * What a lease was settled as before. Asked for after a settlement that changed nothing, with a later snapshot: it
+ * may have waited for the same settlement, told twice at once.
+ *
+ * $1 scope, $2 key, $3 fence, $4 owner
+ */
+export const settledBefore = `
+SELECT state, ${milliseconds("expires_at")} AS expires
+FROM latchkey_records
+WHERE scope = $1 AND key = $2 AND fence = $3 AND owner = $4`;
 
 /**
  * Extends leases, and says of each, in order, whether it is still held.
@@ -188,13 +182,6 @@ SELECT renewed.fence IS NOT NULL AS held
 FROM lease LEFT JOIN renewed USING (scope, key, fence, owner)
 ORDER BY lease.position`;
 
-/** $1 scope, $2 key */
-export const read = `
-WITH found AS (${foundRecord}
-)
-SELECT ${milliseconds(now)} AS now, ${recordColumns("found")}
-FROM (VALUES (1)) AS always LEFT JOIN found ON true`;
-
 /**
  * Ends executions whose owner is gone, as their onCrash says. Looks at every execution under way, which are few,
  * because a session can end long before the leases that it owned.
@@ -203,9 +190,9 @@ FROM (VALUES (1)) AS always LEFT JOIN found ON true`;
  */
 export const sweep = `
 WITH gone AS (
-  SELECT r.scope, r.key FROM latchkey_records AS r
-  WHERE r.state = 'in_progress' AND ${leaseUntil("r")} <= ${now}
-  ORDER BY r.lease_until
+  SELECT scope, key FROM latchkey_records
+  WHERE state = 'in_progress' AND ${leaseUntil} <= now()
+  ORDER BY lease_until
   LIMIT $1
   FOR UPDATE SKIP LOCKED
 ),
@@ -219,25 +206,24 @@ swept AS (
     lease_until = NULL
   FROM gone
   WHERE r.scope = gone.scope AND r.key = gone.key
-  RETURNING r.scope, r.key, r.state, r.watched
-),${told("swept")}
+  RETURNING r.state, ${tellWatchers(recordNameInSql("r"))}
+)
 SELECT
   (count(*) FILTER (WHERE state = 'unknown'))::int AS unknown,
-  (count(*) FILTER (WHERE state = 'failed_retryable'))::int AS retryable,
-  (SELECT count FROM told) AS told
+  (count(*) FILTER (WHERE state = 'failed_retryable'))::int AS retryable
 FROM swept`;
 
 /** Deletes settled records past their retention, and what was kept for audit. $1 limit */
 export const reapDeleting = `
 WITH settled AS (
   SELECT scope, key FROM latchkey_records
-  WHERE state IN ('completed', 'failed_retryable') AND expires_at <= ${now}
+  WHERE state IN ('completed', 'failed_retryable') AND expires_at <= now()
   LIMIT $1
   FOR UPDATE SKIP LOCKED
 ),
 kept AS (
   SELECT scope, key FROM latchkey_records
-  WHERE state = 'expired' AND expires_at <= ${now}
+  WHERE state = 'expired' AND expires_at <= now()
   LIMIT $1
   FOR UPDATE SKIP LOCKED
 ),
@@ -253,7 +239,7 @@ SELECT count(*)::int AS reaped FROM reaped`;
 export const reapMarking = `
 WITH due AS (
   SELECT scope, key FROM latchkey_records
-  WHERE state IN ('completed', 'failed_retryable') AND expires_at <= ${now}
+  WHERE state IN ('completed', 'failed_retryable') AND expires_at <= now()
   LIMIT $1
   FOR UPDATE SKIP LOCKED
 ),

@@ -28,7 +28,7 @@ import {
   type RecordRow,
   type ReserveRow,
   recordOf,
-  type SettleRow,
+  type SettledRow,
 } from "./rows.ts";
 import { type Session, Sessions } from "./session.ts";
 import * as statements from "./statements.ts";
@@ -108,39 +108,44 @@ class PostgresStore implements Store {
     throw new StoreError(`the record changed during each of ${reserveAttemptsMax} attempts to reserve it`);
   }
 
-  /** Undefined when the record changed while it was looked at. */
+  /** Undefined when another request changed the record meanwhile. */
   async #tryToReserve(
     request: ReserveRequest,
     session: Session | undefined,
   ): Promise<Reservation | undefined> {
-    const { scope, key, fingerprint, onCrash, owner } = request;
-    const row = await this.#one<ReserveRow>(statements.reserve, [
+    const { scope, key, owner } = request;
+    const parameters = [
       scope,
       key,
-      fingerprint,
-      onCrash,
+      request.fingerprint,
+      request.onCrash,
       owner,
       session?.number ?? null,
       durationMs(request.leaseMs),
       durationMs(request.retentionMs),
-    ]);
-    if (row.taken !== null) {
-      return { kind: "execute", after: row.after, lease: { scope, key, fence: row.taken, owner } };
-    }
-    const decision = decide(recordOf(request, row), request, row.now);
+    ];
+    const row = await this.#one<ReserveRow>(statements.reserve, parameters);
+    if (row.inserted) return { kind: "execute", after: "absent", lease: { scope, key, fence: 1, owner } };
+    const record = recordOf(request, row);
+    if (record === undefined) return undefined;
+    const decision = decide(record, request, row.now);
     switch (decision.kind) {
-      case "execute":
-        // Another request came in between.
-        return undefined;
+      case "execute": {
+        const { fence, after } = decision;
+        const found = [record.fence, record.state, after === "expired"];
+        const taken = await this.#query(statements.takeOver, [...parameters, ...found]);
+        if (taken.length === 0) return undefined;
+        return { kind: "execute", after, lease: { scope, key, fence, owner } };
+      }
       case "suspend": {
-        const { fence, owner } = decision.record;
         const suspended = await this.#query(statements.suspendCrashed, [
           scope,
           key,
-          fence,
-          owner,
+          decision.record.fence,
+          decision.record.owner,
           crashReason,
           crashReconcileAfterMs,
+          statements.recordName(request),
         ]);
         if (suspended.length === 0) return undefined;
         return { kind: "unknown", retryAfterMs: crashReconcileAfterMs, discovered: true };
@@ -158,23 +163,18 @@ class PostgresStore implements Store {
   }
 
   async settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
+    const held = [lease.scope, lease.key, lease.fence, lease.owner];
     const state = settledStates[settlement.kind];
-    const parameters = [
-      lease.scope,
-      lease.key,
-      lease.fence,
-      lease.owner,
+    const [settled] = await this.#query<{ expires: number }>(statements.settle, [
+      ...held,
       state,
       ...settlementParameters(settlement),
-    ];
-    for (let attempt = 0; attempt < settleAttemptsMax; attempt++) {
-      const [row] = await this.#query<SettleRow>(statements.settle, parameters);
-      // What this lease said before counts as said now: the answer to its first word may have been lost.
-      if (row?.state === state) return { kind: "settled", expiresAt: row.expires };
-      // In progress, and yet nothing was updated: the record moved on while the statement waited for it.
-      if (row?.state !== "in_progress") return { kind: "lost" };
-    }
-    throw new StoreError(`the record changed during each of ${settleAttemptsMax} attempts to settle it`);
+      statements.recordName(lease),
+    ]);
+    if (settled !== undefined) return { kind: "settled", expiresAt: settled.expires };
+    // The same lease may say the same thing twice: its first word may have been heard, and the answer lost.
+    const [before] = await this.#query<SettledRow>(statements.settledBefore, held);
+    return before?.state === state ? { kind: "settled", expiresAt: before.expires } : { kind: "lost" };
   }
 
   async renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]> {
@@ -295,9 +295,6 @@ const responseBytesMax = 64 * 1024 * 1024;
 
 /** Each attempt but the first means that another request changed the record meanwhile. Two suffice almost always. */
 const reserveAttemptsMax = 10;
-
-/** The second attempt sees what the first one waited for; only the record's owner could make it a third. */
-const settleAttemptsMax = 3;
 
 function settlementParameters(settlement: Settlement): Parameter[] {
   switch (settlement.kind) {

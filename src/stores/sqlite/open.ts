@@ -66,7 +66,7 @@ function useWriteAheadLog(database: SqliteDatabase): void {
     }
   }
   const mode = new Statement(database, "PRAGMA journal_mode").get()?.journal_mode;
-  if (mode === "memory") throw notDurable();
+  
   if (mode !== "wal") {
     throw new ConfigError(
       `this SQLite database cannot keep a write-ahead log (its journal mode stays "${mode}"): put the file on a local disk`,

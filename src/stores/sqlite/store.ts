@@ -165,7 +165,7 @@ class SqliteStore implements Store {
       const { markExpired, deleteSettled, deleteExpired } = this.#open().statements;
       if (expiry === "soft") return { deleted: 0, expired: markExpired.run(now, limit) };
       const settled = deleteSettled.run(now, limit);
-      return { deleted: settled + deleteExpired.run(now, limit), expired: 0 };
+      return { deleted: settled + deleteExpired.run(now, limit - settled), expired: 0 };
     });
   }
 

@@ -11,7 +11,7 @@ import {
   listening,
   type Reply,
 } from "../application.ts";
-import { isParsed, parsed, readBytes, writePieces } from "./node-answers.ts";
+import { isParsed, parsed, readBytes, writePieces, writeReply } from "./node-answers.ts";
 
 export const koaOrders: readonly Framework[] = [
   framework("koa, Latchkey before the parser", "latchkey first"),
@@ -129,8 +129,7 @@ function give(ctx: Context, reply: Reply): void {
       return;
     case "twice":
       ctx.respond = false;
-      ctx.res.end("first");
-      ctx.res.end("second");
+      void writeReply(ctx.res, reply);
       return;
     default:
       reply satisfies never;

@@ -1,5 +1,5 @@
--- One row per (scope, key). All times are whole milliseconds on the server's clock: timestamptz(3), because a
--- statement must never compare more finely than what it hands out.
+-- One row per (scope, key). Times are the server's, in whole milliseconds: what is compared in a statement must be
+-- what the statement hands out.
 
 CREATE TABLE latchkey_records (
   -- Keys are compared byte for byte; COLLATE "C" also keeps a library upgrade from invalidating the index.
@@ -22,7 +22,6 @@ CREATE TABLE latchkey_records (
   -- throughput, so only these are told.
   watched         boolean NOT NULL DEFAULT false,
   reconcile_after timestamptz(3),
-  -- Why the record is in its state. For in_progress: what the key was before, which is why it may be executed.
   reason          text,
   completed_at    timestamptz(3),
   response_status smallint,
@@ -36,7 +35,7 @@ CREATE TABLE latchkey_records (
   CHECK (state = 'in_progress' OR owner_session IS NULL),
   CHECK ((state = 'in_progress') = (lease_until IS NOT NULL)),
   CHECK ((state = 'unknown') = (reconcile_after IS NOT NULL)),
-  CHECK ((state IN ('in_progress', 'unknown', 'failed_retryable')) = (reason IS NOT NULL)),
+  CHECK ((state IN ('unknown', 'failed_retryable')) = (reason IS NOT NULL)),
   CHECK ((state = 'completed') = (completed_at IS NOT NULL)),
   CHECK ((state = 'completed') = (response_status IS NOT NULL)),
   CHECK ((state = 'completed') = (response_head IS NOT NULL)),
