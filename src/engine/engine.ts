@@ -296,7 +296,7 @@ export class Engine {
     // An outcome that the store has not confirmed is still this process's to tell: the lease is kept alive, and
     // duplicates here go on joining it instead of finding a lease that ran out.
     if (settled.kind === "storeDown") return;
-    if (!this.#unsettled.has(execution)) this.#leases.delete(execution);
+    this.#leases.delete(execution);
     const flightId = recordIdText(execution.lease);
     const flight = this.#flights.get(flightId);
     if (flight === undefined) return;

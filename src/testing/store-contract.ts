@@ -434,6 +434,18 @@ export const storeContract: readonly ContractCase[] = [
     },
   },
   {
+    name: "the right hands with the wrong fence have lost",
+    async run({ store }) {
+      const request = fresh();
+      const held = await lease(store, request);
+      for (const fence of [0, 2]) {
+        assert.deepEqual(await store.settle({ ...held, fence }, complete()), { kind: "lost" });
+        assert.deepEqual(await store.renew([{ ...held, fence }], longMs), ["lost"]);
+      }
+      assert.equal(await stateOf(store, request), "in_progress");
+    },
+  },
+  {
     name: "a lease on a key that was never reserved is lost",
     async run({ store }) {
       const { scope, key, owner } = fresh();

@@ -47,6 +47,12 @@ describe("duplicates in one process", () => {
     ]);
     expect(wrong).toEqual({ kind: "mismatch" });
     expect(bodyOf(right as Verdict)).toBe("done");
+    const [first, second] = await Promise.all([
+      engine.arrive(arrival()),
+      engine.arrive(arrival({}, { fingerprint: "v1:b" })),
+    ]);
+    expect(bodyOf(first as Verdict)).toBe("done");
+    expect(second).toEqual({ kind: "mismatch" });
   });
 
   it("under wait they get the first one's answer without asking the store", async () => {

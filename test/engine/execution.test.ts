@@ -142,6 +142,29 @@ describe("the lease", () => {
     expect((await running.settle(answered(201))).kind).toBe("stored");
   });
 
+  it("a lease that was let go is not renewed when the store is back: somebody else may begin", async () => {
+    const { clock, engine: start, faults } = cluster();
+    const [first, second] = [start(), start()];
+    const policy = arrival({ onCrash: "retry" });
+    const running = execution(await first.arrive(policy));
+    faults.push(...Array.from({ length: 3 }, () => ({ kind: "failBefore" }) as const));
+    await clock.advance(leaseMs);
+    expect(running.signal.aborted).toBe(true);
+    await clock.advance(leaseMs);
+    expect((await second.arrive(policy)).kind).toBe("execute");
+  });
+
+  it("a lease that has just begun is left out of the heartbeat: short requests cost no renewal", async () => {
+    const { clock, engine: start, store } = cluster();
+    const engine = start();
+    await execution(await engine.arrive(arrival())).settle(answered(201));
+    await clock.advance(leaseMs / 3 - 100);
+    const running = execution(await engine.arrive(arrival({}, { key: "later" })));
+    await clock.advance(100);
+    expect(store.calls.renew).toBe(0);
+    await running.settle(answered(201));
+  });
+
   it("a crash is unknown under reconcile, and executed again under retry and resume", async () => {
     for (const [onCrash, kind] of [
       ["reconcile", "unknown"],

@@ -34,6 +34,17 @@ describe("a store that does not answer", () => {
     expect(next.after).toBe("failed_retryable");
   });
 
+  it("is told again that a late lease was not used, when it did not hear it the first time", async () => {
+    const { clock, engine: start, faults } = cluster();
+    const engine = start();
+    faults.push({ kind: "delay", ms: storeTimeoutMs + 1000 }, failBefore);
+    const verdict = engine.arrive(arrival());
+    await clock.advance(storeTimeoutMs + 1000);
+    expect(await verdict).toEqual({ kind: "storeDown" });
+    await clock.advance(leaseMs / 3);
+    expect(execution(await engine.arrive(arrival())).after).toBe("failed_retryable");
+  });
+
   it("that lost the answer to a reservation leaves a key that ends by onCrash", async () => {
     const { clock, engine: start, faults } = cluster();
     const engine = start();
