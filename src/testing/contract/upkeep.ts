@@ -1,0 +1,156 @@
+import assert from "node:assert/strict";
+import type { ContractCase } from "./harness.ts";
+import {
+  again,
+  complete,
+  created,
+  everySettlement,
+  fresh,
+  lease,
+  longMs,
+  release,
+  shortMs,
+  stateOf,
+  suspend,
+} from "./requests.ts";
+
+/** Reading, sweeping, reaping and being woken. */
+export const upkeepCases: readonly ContractCase[] = [
+  {
+    name: "each state reads back as what was written",
+    async run({ store }) {
+      const request = fresh({ onCrash: "resume" });
+      assert.equal((await store.read(request)).record, undefined);
+      const held = await lease(store, request);
+      const running = await store.read(request);
+      assert.ok(running.record?.state === "in_progress");
+      assert.equal(running.record.owner, request.owner);
+      assert.equal(running.record.onCrash, "resume");
+      assert.equal(running.record.fingerprint, request.fingerprint);
+      assert.equal(running.record.fence, 1);
+      assert.ok(running.record.leaseUntil > running.now && running.record.createdAt <= running.now);
+      await store.settle(held, release);
+      const failed = await store.read(request);
+      assert.ok(failed.record?.state === "failed_retryable");
+      assert.equal(failed.record.reason, "nothing was sent");
+      const next = await lease(store, again(request));
+      await store.settle(next, suspend);
+      const unknown = await store.read(request);
+      assert.ok(unknown.record?.state === "unknown");
+      assert.equal(unknown.record.reason, "no answer came");
+      assert.equal(unknown.record.fence, 2);
+      assert.ok(Math.abs(unknown.record.reconcileAfter - unknown.now - longMs) < 30_000);
+      assert.equal(unknown.record.createdAt, running.record.createdAt);
+    },
+  },
+  {
+    name: "the sweeper ends dead executions as their onCrash says, and leaves live ones alone",
+    async run({ store, passTime }) {
+      const dead = { leaseMs: shortMs };
+      const reconcile = fresh({ ...dead, onCrash: "reconcile" });
+      const retry = fresh({ ...dead, onCrash: "retry" });
+      const resume = fresh({ ...dead, onCrash: "resume" });
+      const alive = fresh();
+      for (const request of [reconcile, retry, resume, alive]) await lease(store, request);
+      await passTime(shortMs + 10);
+      const swept = { unknown: 0, retryable: 0 };
+      for (;;) {
+        const batch = await store.sweep({ limit: 1 });
+        assert.ok(batch.unknown + batch.retryable <= 1, "no more than the limit");
+        swept.unknown += batch.unknown;
+        swept.retryable += batch.retryable;
+        if (batch.unknown + batch.retryable === 0) break;
+      }
+      assert.ok(swept.unknown >= 1 && swept.retryable >= 2);
+      assert.equal(await stateOf(store, reconcile), "unknown");
+      assert.equal(await stateOf(store, retry), "failed_retryable");
+      assert.equal(await stateOf(store, resume), "failed_retryable");
+      assert.equal(await stateOf(store, alive), "in_progress");
+      assert.equal((await store.reserve(again(retry))).kind, "execute");
+    },
+  },
+  {
+    name: "the reaper deletes what has expired, and never what is not settled",
+    async run({ store, passTime }) {
+      const brief = { retentionMs: shortMs };
+      const completed = fresh(brief);
+      const failed = fresh(brief);
+      const unknown = fresh(brief);
+      const running = fresh(brief);
+      const dead = fresh({ ...brief, leaseMs: shortMs });
+      const kept = fresh();
+      await store.settle(await lease(store, completed), complete(created, shortMs));
+      await store.settle(await lease(store, failed), {
+        kind: "release",
+        reason: "nothing was sent",
+        retentionMs: shortMs,
+      });
+      await store.settle(await lease(store, unknown), suspend);
+      await lease(store, running);
+      await lease(store, dead);
+      await store.settle(await lease(store, kept), complete());
+      await passTime(shortMs + 10);
+      for (;;) {
+        const batch = await store.reap({ limit: 1, expiry: "delete" });
+        assert.ok(batch.deleted + batch.expired <= 1, "no more than the limit");
+        if (batch.deleted === 0) break;
+      }
+      assert.equal(await stateOf(store, completed), "absent");
+      assert.equal(await stateOf(store, failed), "absent");
+      assert.equal(await stateOf(store, unknown), "unknown");
+      assert.equal(await stateOf(store, running), "in_progress");
+      assert.equal(await stateOf(store, dead), "in_progress");
+      assert.equal(await stateOf(store, kept), "completed");
+    },
+  },
+  {
+    name: "soft expiry keeps the record without its response, and the key can be used again",
+    async run({ store, passTime }) {
+      const request = fresh();
+      await store.settle(await lease(store, request), complete(created, shortMs));
+      await passTime(shortMs + 10);
+      assert.ok((await store.reap({ limit: 1000, expiry: "soft" })).expired >= 1);
+      const { record } = await store.read(request);
+      assert.equal(record?.state, "expired");
+      assert.ok(record !== undefined && !("response" in record));
+      const reservation = await store.reserve(again(request, { fingerprint: "v1:other" }));
+      assert.ok(
+        reservation.kind === "execute" && reservation.after === "expired" && reservation.lease.fence === 2,
+      );
+    },
+  },
+  {
+    name: "a soft-expired record is deleted when the policy changes to delete",
+    async run({ store, passTime }) {
+      const request = fresh();
+      await store.settle(await lease(store, request), complete(created, shortMs));
+      await passTime(shortMs + 10);
+      await store.reap({ limit: 1000, expiry: "soft" });
+      await store.reap({ limit: 1000, expiry: "delete" });
+      assert.equal(await stateOf(store, request), "absent");
+    },
+  },
+  {
+    name: "whoever watches a record is woken when it is settled",
+    async run({ store }) {
+      if (!store.capabilities.push) return;
+      if (store.watch === undefined) assert.fail("capabilities.push promises a watch");
+      for (const settlement of everySettlement) {
+        const held = await lease(store, fresh());
+        const woken = new Promise<void>((resolve, reject) => {
+          const timer = setTimeout(() => reject(new Error(`not woken by ${settlement.kind}`)), 5000);
+          store
+            .watch?.(held, () => {
+              clearTimeout(timer);
+              resolve();
+            })
+            .then(
+              (unwatch) => store.settle(held, settlement).then(() => woken.then(unwatch, unwatch)),
+              reject,
+            );
+        });
+        await woken;
+      }
+    },
+  },
+];
