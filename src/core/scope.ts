@@ -43,7 +43,7 @@ export function isTenant(value: unknown): value is string {
 // A tenant, a method and a digest always fit, and so does the key beside it in an index entry of any store.
 const scopeLengthMax = 512;
 
-// The longest registered method has 16 characters.
+// The longest registered method, UPDATEREDIRECTREF, has 17 characters.
 const methodLengthMax = 32;
 
 function escapedName(text: string, lengthMax: number): string {

@@ -60,11 +60,8 @@ describe("a well-formed body", () => {
   });
 
   test("keeps every byte of a header's value", () => {
-    const [first, second] = ["é", "\u00c3\u00a9"].map((name) =>
-      parseMultipart(Buffer.from(`--b\r\nname: ${name}\r\n\r\n\r\n--b--`, "utf8"), "b"),
-    );
-    expect(first).toBeDefined();
-    expect(first).not.toEqual(second);
+    const bytes = Array.from({ length: 128 }, (_, i) => String.fromCharCode(128 + i)).join("");
+    expect(partsOf(`--b\r\nname: ${bytes}\r\n\r\n\r\n--b--`)?.[0]?.headers).toEqual([["name", bytes]]);
   });
 
   test("is read from a view into a larger buffer", () => {
@@ -102,6 +99,7 @@ describe("a malformed body is not split", () => {
     ["bare line feeds", form.replaceAll("\r\n", "\n")],
     ["only the closing delimiter", "--b--\r\n"],
     ["text after a boundary", form.replace("--b\r\n", "--b x\r\n")],
+    ["a header on the line of a boundary", "--bxxa: 1\r\n\r\n1\r\n--b--"],
     ["a longer boundary that begins like this one", form.replace("line", "line\r\n--bc")],
     ["text after the closing delimiter", form.replace("--b--", "--b--x")],
     ["a boundary within the preamble's line", `x${form.slice(0, form.indexOf("--b", 3))}`],
@@ -138,7 +136,7 @@ describe("hostile bodies are read in linear time", () => {
   ])("%s", (_, body, parts) => {
     const startedMs = performance.now();
     expect(partsOf(body)?.length).toBe(parts);
-    expect(performance.now() - startedMs).toBeLessThan(2_000);
+    expect(performance.now() - startedMs).toBeLessThan(5_000);
   });
 });
 

@@ -115,7 +115,7 @@ describe("whatever comes in", () => {
   test("a path of a mebibyte is named at once", () => {
     const startedMs = performance.now();
     expect(endpointScope({ path: `/${"é%20".repeat(262_144)}` })).toMatch(/^acme POST sha256:[\w-]{43}$/);
-    expect(performance.now() - startedMs).toBeLessThan(2_000);
+    expect(performance.now() - startedMs).toBeLessThan(5_000);
   });
 
   test("half a character in a tenant does not throw", () => {

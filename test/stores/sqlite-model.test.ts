@@ -2,21 +2,32 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { expect, it } from "vitest";
+import { afterEach, beforeEach, expect, it } from "vitest";
 import type { OnCrash } from "../../src/core/record.ts";
 import type { Expiry, Lease, ReserveRequest, Settlement, Store } from "../../src/core/store.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { sqliteStore } from "../../src/stores/sqlite/store.ts";
 import { manualClock } from "../../src/testing/index.ts";
 
+let folder: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "latchkey-sqlite-model-"));
+});
+
+afterEach(() => {
+  rmSync(folder, { recursive: true, force: true });
+});
+
 it("answers any sequence of calls as the memory store does", async () => {
+  let runs = 0;
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 40 }), async (steps) => {
-      const folder = mkdtempSync(join(tmpdir(), "latchkey-sqlite-model-"));
+      runs += 1;
       const clock = manualClock();
       const model = memoryStore({ clock: clock.now });
       // A power loss is not part of this test, and so it need not wait for the disk.
-      const store = sqliteStore(join(folder, "records.db"), { clock: clock.now, synchronous: "normal" });
+      const store = sqliteStore(join(folder, `run-${runs}.db`), { clock: clock.now, synchronous: "normal" });
       try {
         const leases: Lease[] = [];
         for (const [index, next] of steps.entries()) {
@@ -32,7 +43,6 @@ it("answers any sequence of calls as the memory store does", async () => {
         }
       } finally {
         await store.close();
-        rmSync(folder, { recursive: true, force: true });
       }
     }),
     { numRuns: 150 },
@@ -58,10 +68,10 @@ type Step =
   | { readonly kind: "sweep" }
   | { readonly kind: "reap"; readonly expiry: Expiry };
 
-/** One of the leases that were granted so far, perhaps in the wrong hands. */
+/** One of the leases that were granted so far, perhaps in the wrong hands or with another attempt's number. */
 interface Which {
   readonly back: number;
-  readonly stolen: boolean;
+  readonly forged: "owner" | "fence" | "no";
 }
 
 const duration = fc.constantFrom(...durations);
@@ -78,7 +88,7 @@ const asked: fc.Arbitrary<Asked> = fc
 
 const which: fc.Arbitrary<Which> = fc.record({
   back: fc.nat({ max: 4 }),
-  stolen: fc.constantFrom(false, false, false, true),
+  forged: fc.constantFrom("no", "no", "no", "no", "owner", "fence"),
 });
 
 const settlement: fc.Arbitrary<Settlement> = fc.oneof(
@@ -161,10 +171,11 @@ async function perform(
 }
 
 function find(leases: readonly Lease[], wanted: readonly Which[]): Lease[] {
-  return wanted.flatMap(({ back, stolen }) => {
+  return wanted.flatMap(({ back, forged }) => {
     const lease = leases.at(-1 - back);
     if (lease === undefined) return [];
-    return [stolen ? { ...lease, owner: "somebody else" } : lease];
+    if (forged === "owner") return [{ ...lease, owner: "somebody else" }];
+    return forged === "fence" ? [{ ...lease, fence: lease.fence + 1 }] : [lease];
   });
 }
 

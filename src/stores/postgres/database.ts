@@ -22,7 +22,12 @@ export type Row = Readonly<Record<string, Parameter>>;
 
 /** How notifications are heard: on a connection of our own, or through the driver's own listener. */
 export type PushSource =
-  | { readonly kind: "connection"; connect(): Promise<Connection> }
+  | {
+      readonly kind: "connection";
+      connect(): Promise<Connection>;
+      /** How many connections the pool has, if it says so. */
+      readonly connectionsMax: number | undefined;
+    }
   | { readonly kind: "listener"; listen: Listen };
 
 /** A connection that is ours until it ends. */

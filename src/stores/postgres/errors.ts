@@ -10,7 +10,8 @@ export function storeError(cause: unknown): StoreError {
       { cause },
     );
   }
-  return new StoreError(`Postgres did not do what it was asked to: ${message}`, { cause });
+  // Where every address of a host was tried in vain, Node gives a code and no message.
+  return new StoreError(`Postgres did not do what it was asked to: ${message || code || cause}`, { cause });
 }
 
 const undefinedTable = "42P01";

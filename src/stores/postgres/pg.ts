@@ -31,7 +31,11 @@ export function pgDatabase(pool: PgPool): Database {
     query: async <R extends Row>(text: string, parameters: readonly Parameter[] = []) =>
       (await pool.query(text, [...parameters])).rows as R[],
     transaction: (work) => transaction(pool, work),
-    push: { kind: "connection", connect: async () => connectionOf(await pool.connect()) },
+    push: {
+      kind: "connection",
+      connect: async () => connectionOf(await pool.connect()),
+      connectionsMax: pool.options?.max,
+    },
   };
 }
 
@@ -72,9 +76,11 @@ async function transaction<T>(pool: PgPool, work: (query: Query) => Promise<T>):
 
 function connectionOf(client: PgClient): Connection {
   let end: ((cause: Error) => void) | undefined;
+  // An error is followed by another one and by an end; the first is the one that counts.
   const ended = (cause: Error) => {
-    end?.(cause);
+    const tell = end;
     end = undefined;
+    tell?.(cause);
   };
   let released = false;
   // The pool does not listen while the client is ours, so this also keeps the process alive.

@@ -1,6 +1,7 @@
 import type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "../../core/record.ts";
-import { decodeResponse } from "../../core/response.ts";
-import type { Row } from "./database.ts";
+import { decodeResponse, encodeResponse } from "../../core/response.ts";
+import type { Settlement } from "../../core/store.ts";
+import type { Parameter, Row } from "./database.ts";
 
 /** A record, or only nulls; the time comes in any case. Which columns a state has is checked by the table. */
 export interface RecordRow extends Row {
@@ -65,6 +66,22 @@ export function recordOf(id: RecordId, row: RecordRow): IdempotencyRecord | unde
       return { ...common, state, reason: row.reason, reconcileAfter: row.reconcile };
     default:
       return state satisfies never;
+  }
+}
+
+/** What a settlement says, in the order in which `statements.settle` takes it. */
+export function settlementParameters(settlement: Settlement): Parameter[] {
+  switch (settlement.kind) {
+    case "complete": {
+      const { status, head, body } = encodeResponse(settlement.response);
+      return [null, status, head, body, durationMs(settlement.retentionMs), null];
+    }
+    case "release":
+      return [settlement.reason, null, null, null, durationMs(settlement.retentionMs), null];
+    case "suspend":
+      return [settlement.reason, null, null, null, null, durationMs(settlement.reconcileAfterMs)];
+    default:
+      return settlement satisfies never;
   }
 }
 

@@ -1,7 +1,6 @@
 import { decide } from "../../core/decide.ts";
 import { ConfigError, StoreError } from "../../core/errors.ts";
 import type { RecordId } from "../../core/record.ts";
-import { encodeResponse } from "../../core/response.ts";
 import type {
   Capabilities,
   Expiry,
@@ -21,7 +20,7 @@ import { crashReason, crashReconcileAfterMs, settledStates } from "../../core/tr
 import { Watchers } from "../watchers.ts";
 import { type Database, databaseOf, type Parameter, type PostgresClient, type Row } from "./database.ts";
 import { storeError } from "./errors.ts";
-import { Listener } from "./listener.ts";
+import { listenerOf, owningSession, type Push } from "./push.ts";
 import {
   arrayLiteral,
   durationMs,
@@ -29,8 +28,9 @@ import {
   type ReserveRow,
   recordOf,
   type SettledRow,
+  settlementParameters,
 } from "./rows.ts";
-import { type Session, Sessions } from "./session.ts";
+import type { Session, Sessions } from "./session.ts";
 import * as statements from "./statements.ts";
 
 export type { PostgresClient } from "./database.ts";
@@ -43,7 +43,10 @@ export interface PostgresStoreOptions {
    * connection, not a transaction pool).
    */
   readonly lock?: "lease" | "advisory";
-  /** Wakes waiting duplicates by LISTEN/NOTIFY, on one long-lived connection. `advisory` has that connection anyway. */
+  /**
+   * Wakes waiting duplicates by LISTEN/NOTIFY, on one long-lived connection; with `advisory` they are woken anyway.
+   * Close the store before the pool: the pool waits for that connection.
+   */
   readonly listen?: boolean;
 }
 
@@ -77,12 +80,11 @@ class PostgresStore implements Store {
   constructor(client: PostgresClient, options: PostgresStoreOptions) {
     const { lock, listen } = checked(options);
     this.#database = databaseOf(client);
+    const heard = (name: string) => this.#watchers.wake(watcherId(name));
     if (lock === "advisory") {
-      this.#owner = this.#ownerOf(client);
-      this.#push = this.#owner;
-    } else if (listen) {
-      this.#push = this.#listenerOf(client);
+      this.#owner = owningSession(this.#database.push, { heard, ended: () => this.#loseOwnership() });
     }
+    this.#push = this.#owner ?? (listen ? listenerOf(this.#database.push, { heard }) : undefined);
     const push = this.#push;
     if (push !== undefined) this.watch = (id, wake) => this.#watch(push, id, wake);
     this.capabilities = {
@@ -237,33 +239,9 @@ class PostgresStore implements Store {
     await this.settle(lease, { kind: "release", reason, retentionMs }).catch(() => {});
   }
 
-  #ownerOf(client: PostgresClient): Sessions {
-    const { push } = this.#database;
-    if (push.kind !== "connection") {
-      throw new ConfigError(
-        'lock is "advisory", and the package postgres does not tell when a connection of its own has ended: ' +
-          'pass a Pool of the package pg, or leave lock at "lease"',
-      );
-    }
-    refuseTooSmall(client, 'lock: "advisory"');
-    return new Sessions({
-      connect: push.connect,
-      owns: true,
-      heard: this.#heard,
-      ended: () => {
-        for (const lost of this.#lost) lost();
-      },
-    });
+  #loseOwnership(): void {
+    for (const lost of this.#lost) lost();
   }
-
-  #listenerOf(client: PostgresClient): Push {
-    const { push } = this.#database;
-    if (push.kind === "listener") return new Listener({ listen: push.listen, heard: this.#heard });
-    refuseTooSmall(client, "listen: true");
-    return new Sessions({ connect: push.connect, owns: false, heard: this.#heard, ended: () => {} });
-  }
-
-  readonly #heard = (name: string): void => this.#watchers.wake(watcherId(name));
 
   async #one<R extends Row>(text: string, parameters: readonly Parameter[]): Promise<R> {
     const [row] = await this.#query<R>(text, parameters);
@@ -280,13 +258,6 @@ class PostgresStore implements Store {
   }
 }
 
-/** What wakes those who wait. */
-interface Push {
-  /** Resolves when notifications are heard. */
-  ready(): Promise<unknown>;
-  close(): Promise<void>;
-}
-
 /**
  * A body is one parameter of one message, which Postgres takes up to 1 GiB, as hexadecimal text from some drivers; and
  * both sides hold it in memory more than once. Far below that, and far above any answer of an API.
@@ -295,21 +266,6 @@ const responseBytesMax = 64 * 1024 * 1024;
 
 /** Each attempt but the first means that another request changed the record meanwhile. Two suffice almost always. */
 const reserveAttemptsMax = 10;
-
-function settlementParameters(settlement: Settlement): Parameter[] {
-  switch (settlement.kind) {
-    case "complete": {
-      const { status, head, body } = encodeResponse(settlement.response);
-      return [null, status, head, body, durationMs(settlement.retentionMs), null];
-    }
-    case "release":
-      return [settlement.reason, null, null, null, durationMs(settlement.retentionMs), null];
-    case "suspend":
-      return [settlement.reason, null, null, null, null, durationMs(settlement.reconcileAfterMs)];
-    default:
-      return settlement satisfies never;
-  }
-}
 
 /** Those who wait are found by the name that a notification carries. */
 function watcherId(name: string): RecordId {
@@ -323,14 +279,4 @@ function checked(options: PostgresStoreOptions): Required<PostgresStoreOptions> 
   }
   if (typeof listen !== "boolean") throw new ConfigError(`listen is "${listen}" and must be true or false`);
   return { lock, listen };
-}
-
-/** One connection is kept for good, and the statements need another. */
-function refuseTooSmall(client: PostgresClient, option: string): void {
-  const max = "connect" in client ? client.options?.max : undefined;
-  if (max !== undefined && max < 2) {
-    throw new ConfigError(
-      `${option} keeps one connection of the pool for itself, and this pool has only ${max}: raise its max`,
-    );
-  }
 }

@@ -14,7 +14,6 @@ export function openPrepared(
     prepare(database, options);
     return database;
   }
-  if (database === "" || database === ":memory:") throw notDurable();
   let opened: SqliteDatabase | undefined;
   try {
     mkdirSync(dirname(database), { recursive: true });
@@ -66,18 +65,16 @@ function useWriteAheadLog(database: SqliteDatabase): void {
     }
   }
   const mode = new Statement(database, "PRAGMA journal_mode").get()?.journal_mode;
-  
+  if (mode === "memory") {
+    throw new ConfigError(
+      "an SQLite database in memory forgets everything with the process: give sqliteStore a file, or use memoryStore()",
+    );
+  }
   if (mode !== "wal") {
     throw new ConfigError(
       `this SQLite database cannot keep a write-ahead log (its journal mode stays "${mode}"): put the file on a local disk`,
     );
   }
-}
-
-function notDurable(): ConfigError {
-  return new ConfigError(
-    "an SQLite database in memory forgets everything with the process: give sqliteStore a file, or use memoryStore()",
-  );
 }
 
 function sleepSync(ms: number): void {

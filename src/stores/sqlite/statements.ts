@@ -16,13 +16,13 @@ export function prepareStatements(database: SqliteDatabase) {
 
 export type Statements = ReturnType<typeof prepareStatements>;
 
-export const readRecord = `
+const readRecord = `
   SELECT state, fingerprint, fence, on_crash, created_at, expires_at, owner, lease_until, reconcile_after, reason,
          completed_at, response_status, response_head, response_body
     FROM latchkey_records
    WHERE scope = ? AND key = ?`;
 
-export const writeRecord = `
+const writeRecord = `
   INSERT INTO latchkey_records (
            scope, key, state, fingerprint, fence, on_crash, created_at, expires_at, owner, lease_until,
            reconcile_after, reason, completed_at, response_status, response_head, response_body)
@@ -44,7 +44,7 @@ export const writeRecord = `
          response_body = excluded.response_body`;
 
 /** Parameters: the new end of the lease, then the lease. */
-export const renewLease = `
+const renewLease = `
   UPDATE latchkey_records
      SET lease_until = ?
    WHERE scope = ? AND key = ? AND fence = ? AND owner = ? AND state = 'in_progress'`;

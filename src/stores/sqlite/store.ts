@@ -45,9 +45,9 @@ export interface SqliteStoreOptions {
  * Records in an SQLite file: durable on one machine, for any number of its processes, without a server. The file, its
  * folder and its tables are made when they are missing.
  *
- * A connection of your own is put into WAL mode and under the `synchronous` setting chosen here, and stays open when
- * the store is closed. Do not leave a transaction open on it across an `await`: what Latchkey has to write meanwhile
- * is refused.
+ * A connection of your own is put into WAL mode, under the `synchronous` setting chosen here and a busy timeout of two
+ * seconds, and stays open when the store is closed. Do not leave a transaction open on it across an `await`: what
+ * Latchkey has to write meanwhile is refused.
  *
  * @example
  * ```ts
@@ -205,8 +205,11 @@ class SqliteStore implements Store {
   }
 }
 
-/** Half of what SQLite lets one row hold; a body of this size is in memory several times while it is written. */
-const responseBytesMax = 500 * 1024 * 1024;
+/**
+ * SQLite itself would take up to a gigabyte. But the drivers write without letting anything else in this process run:
+ * 64 MiB take about a second, and 500 MiB would take so long that heartbeats are missed and leases lost.
+ */
+const responseBytesMax = 64 * 1024 * 1024;
 
 interface Connection {
   readonly database: SqliteDatabase;

@@ -1,0 +1,88 @@
+import pg from "pg";
+import postgres from "postgres";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { ConfigError } from "../../src/core/errors.ts";
+import { migrate, postgresStore } from "../../src/stores/postgres/store.ts";
+import { freshDatabase } from "../support/database.ts";
+import type { TestDatabase } from "../support/postgres-server.ts";
+import { again, complete, leaseOf, request } from "./postgres-support.ts";
+
+let database: TestDatabase;
+let pool: pg.Pool;
+
+beforeEach(async () => {
+  database = await freshDatabase();
+  pool = new pg.Pool({ connectionString: database.url });
+});
+
+afterEach(async () => {
+  await pool.end();
+  await database.drop();
+});
+
+it("an empty database gets every migration once", async () => {
+  expect(await migrate(pool)).toEqual({ applied: ["0001_records"] });
+  expect(await migrate(pool)).toEqual({ applied: [] });
+});
+
+it("processes that start at once wait for each other, and one applies", async () => {
+  const pools = Array.from({ length: 5 }, () => new pg.Pool({ connectionString: database.url, max: 1 }));
+  const results = await Promise.all(pools.map((each) => migrate(each)));
+  await Promise.all(pools.map((each) => each.end()));
+  expect(results.flatMap(({ applied }) => applied)).toEqual(["0001_records"]);
+});
+
+it("postgres.js migrates as well, without a notice on the console", async () => {
+  const notices: unknown[] = [];
+  const sql = postgres(database.url, { onnotice: (notice) => notices.push(notice) });
+  expect(await migrate(sql)).toEqual({ applied: ["0001_records"] });
+  expect(await migrate(sql)).toEqual({ applied: [] });
+  await sql.end();
+  expect(notices).toEqual([]);
+});
+
+it("a migration that fails leaves nothing behind", async () => {
+  await pool.query("CREATE SEQUENCE latchkey_sessions");
+  await expect(migrate(pool)).rejects.toThrow(/latchkey_sessions/);
+  const { rows } = await pool.query("SELECT relname FROM pg_class WHERE relname LIKE 'latchkey%'");
+  expect(rows).toEqual([{ relname: "latchkey_sessions" }]);
+  await pool.query("DROP SEQUENCE latchkey_sessions");
+  expect((await migrate(pool)).applied).toHaveLength(1);
+});
+
+it("a database that is newer than the code is refused", async () => {
+  await migrate(pool);
+  await pool.query("INSERT INTO latchkey_migrations (id, name) VALUES (2, 'from_the_future')");
+  await expect(migrate(pool)).rejects.toThrow(ConfigError);
+  await expect(migrate(pool)).rejects.toThrow(/at version 2.*up to 1: upgrade/);
+});
+
+it("two schemas of one database are two stores", async () => {
+  const stores = [];
+  for (const schema of ["blue", "green"]) {
+    await pool.query(`CREATE SCHEMA ${schema}`);
+    const own = new pg.Pool({ connectionString: database.url, options: `-c search_path=${schema}` });
+    expect((await migrate(own)).applied).toHaveLength(1);
+    stores.push({ own, store: postgresStore(own, { lock: "advisory" }) });
+  }
+  const first = request({ onCrash: "retry" });
+  for (const { store } of stores) await leaseOf(store, again(first));
+  // Both sessions have the number 1. If their locks mixed, the end of one would not be seen.
+  const [blue, green] = stores;
+  await blue?.store.close();
+  const other = postgresStore(blue?.own as pg.Pool, { lock: "advisory" });
+  await expect.poll(() => other.reserve(again(first))).toMatchObject({ kind: "execute", after: "crash" });
+  expect(await green?.store.reserve(again(first))).toMatchObject({ kind: "inFlight" });
+  await other.close();
+  await green?.store.close();
+  for (const { own } of stores) await own.end();
+});
+
+it("a table without lz4 works the same", async () => {
+  await migrate(pool);
+  await pool.query("ALTER TABLE latchkey_records ALTER COLUMN response_body SET COMPRESSION pglz");
+  const store = postgresStore(pool);
+  const first = request();
+  await store.settle(await leaseOf(store, first), complete);
+  expect(await store.reserve(again(first))).toMatchObject({ kind: "replay" });
+});

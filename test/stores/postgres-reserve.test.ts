@@ -1,0 +1,361 @@
+import pg from "pg";
+import postgres from "postgres";
+import { beforeAll, describe, expect, it } from "vitest";
+import { decide } from "../../src/core/decide.ts";
+import { ConfigError, StoreError } from "../../src/core/errors.ts";
+import type { OnCrash, RecordState } from "../../src/core/record.ts";
+import type { Store } from "../../src/core/store.ts";
+import { crashed, reserved } from "../../src/core/transition.ts";
+import * as statements from "../../src/stores/postgres/statements.ts";
+import { postgresStore } from "../../src/stores/postgres/store.ts";
+import { freshDatabase } from "../support/database.ts";
+import { again, complete, leaseOf, request, useDatabase } from "./postgres-support.ts";
+
+const database = useDatabase();
+let pool: pg.Pool;
+let store: Store;
+
+beforeAll(() => {
+  pool = database.pool();
+  store = postgresStore(pool);
+});
+
+/** A pool that tells of each statement before it is sent. */
+function spied(before: (text: string) => Promise<void> | void) {
+  return {
+    async query(text: string, values: unknown[]) {
+      await before(text);
+      return pool.query(text, values);
+    },
+    connect: () => pool.connect(),
+    on: () => {},
+  };
+}
+
+describe("what a request costs", () => {
+  async function statementsFor(work: (store: Store) => Promise<unknown>): Promise<number> {
+    let sent = 0;
+    const counting = spied(() => {
+      sent += 1;
+    });
+    await work(postgresStore(counting));
+    return sent;
+  }
+
+  it("a fresh request takes two statements, a replay one", async () => {
+    const first = request();
+    expect(await statementsFor(async (s) => s.settle(await leaseOf(s, first), complete))).toBe(2);
+    expect(await statementsFor((s) => s.reserve(again(first)))).toBe(1);
+    expect(await statementsFor((s) => s.reserve(again(first, { fingerprint: "v1:other" })))).toBe(1);
+  });
+
+  it("a heartbeat takes one statement, for any number of leases", async () => {
+    const leases = await Promise.all(Array.from({ length: 20 }, () => leaseOf(store, request())));
+    expect(await statementsFor((s) => s.renew(leases, 60_000))).toBe(1);
+    expect(await statementsFor((s) => s.renew([], 60_000))).toBe(0);
+  });
+
+  /** Where the row is and which transactions have touched it, lock it or rewrote it. */
+  async function rowVersion(id: { scope: string; key: string }): Promise<unknown> {
+    const [row] = await database.query(
+      "SELECT ctid::text, xmin::text, xmax::text FROM latchkey_records WHERE scope = $1 AND key = $2",
+      [id.scope, id.key],
+    );
+    expect(row).toBeDefined();
+    return row;
+  }
+
+  it("a replay, a mismatch, an in-flight and an unknown answer only read", async () => {
+    const running = request();
+    await leaseOf(store, running);
+    const completed = request();
+    await store.settle(await leaseOf(store, completed), complete);
+    const unknown = request();
+    const suspended = { kind: "suspend", reason: "no answer", reconcileAfterMs: 1 } as const;
+    await store.settle(await leaseOf(store, unknown), suspended);
+    const cases = [
+      { kind: "inFlight", asked: running },
+      { kind: "replay", asked: completed },
+      { kind: "unknown", asked: unknown },
+      ...[running, completed, unknown].map((first) => ({
+        kind: "mismatch",
+        asked: { ...first, fingerprint: "v1:other" },
+      })),
+    ];
+    for (const { kind, asked } of cases) {
+      const before = await rowVersion(asked);
+      expect(await store.reserve(again(asked))).toMatchObject({ kind });
+      expect(await rowVersion(asked), kind).toEqual(before);
+    }
+  });
+
+  it("with 20,000 records, what every request needs is found by an index", async () => {
+    await database.query(`
+      INSERT INTO latchkey_records (
+        scope, key, state, fingerprint, fence, on_crash, owner, lease_until, created_at, expires_at)
+      SELECT 'crowd', n::text, 'in_progress', 'v1:first', 1, 'retry', 'somebody', now() + interval '1 hour', now(), now()
+      FROM generate_series(1, 20000) AS n`);
+    await database.query("ANALYZE latchkey_records");
+    const id = ["crowd", "77"];
+    const plans = {
+      reserve: [statements.reserve, [...id, "v1:first", "retry", "me", null, 1, 1]],
+      takeOver: [
+        statements.takeOver,
+        [...id, "v1:first", "retry", "me", null, 1, 1, 1, "in_progress", false],
+      ],
+      settle: [
+        statements.settle,
+        [...id, 1, "somebody", "completed", null, 200, "{}", Buffer.of(1), 1, null, "name"],
+      ],
+      renew: [statements.renew, ["{crowd}", "{77}", "{1}", "{somebody}", 1]],
+      read: [statements.read, id],
+      watch: [statements.watch, id],
+      sweep: [statements.sweep, [10, "reason", 1]],
+      reapDeleting: [statements.reapDeleting, [10]],
+      reapMarking: [statements.reapMarking, [10]],
+    } as const;
+    for (const [name, [text, values]] of Object.entries(plans)) {
+      const rows = await database.query<{ "QUERY PLAN": string }>(`EXPLAIN ${text}`, [...values]);
+      const plan = rows.map((row) => row["QUERY PLAN"]).join("\n");
+      expect(plan, name).toMatch(/Index (Only )?Scan|Bitmap Index Scan/);
+      expect(plan, name).not.toMatch(/Seq Scan on latchkey_records/);
+    }
+  });
+});
+
+describe("every record that there can be", () => {
+  interface Found {
+    state: RecordState;
+    owner: "alive" | "dead";
+    retention: "running" | "over";
+    onCrash: OnCrash;
+    fingerprint: "same" | "other";
+  }
+
+  const founds: Found[] = [];
+  for (const state of [
+    "pending",
+    "in_progress",
+    "completed",
+    "failed_retryable",
+    "unknown",
+    "expired",
+  ] as const)
+    for (const owner of state === "in_progress" ? (["alive", "dead"] as const) : (["dead"] as const))
+      for (const retention of ["running", "over"] as const)
+        for (const onCrash of ["reconcile", "resume", "retry"] as const)
+          for (const fingerprint of ["same", "other"] as const)
+            founds.push({ state, owner, retention, onCrash, fingerprint });
+
+  /** Writes the record past the store. */
+  async function insert(id: { scope: string; key: string }, found: Found): Promise<void> {
+    const future = "date_trunc('milliseconds', now()) + interval '1 hour'";
+    const past = "date_trunc('milliseconds', now()) - interval '1 hour'";
+    const only = (state: RecordState, value: string) => (found.state === state ? value : "NULL");
+    await database.query(
+      `INSERT INTO latchkey_records (
+         scope, key, state, fingerprint, fence, on_crash, owner, lease_until, reconcile_after, reason,
+         response_status, response_head, completed_at, created_at, expires_at)
+       VALUES (
+         $1, $2, $3, 'v1:same', 7, $4, 'somebody',
+         ${only("in_progress", found.owner === "alive" ? future : past)},
+         ${only("unknown", future)},
+         ${["unknown", "failed_retryable"].includes(found.state) ? "'a reason'" : "NULL"},
+         ${only("completed", "200")}, ${only("completed", `'{"v":1,"headers":[]}'`)}, ${only("completed", past)},
+         ${past}, ${found.retention === "running" ? future : past})`,
+      [id.scope, id.key, found.state, found.onCrash],
+    );
+  }
+
+  it.each(founds)(
+    "$state, $owner owner, retention $retention, $onCrash, $fingerprint fingerprint",
+    async (found) => {
+      // The policy of the request that comes now differs from the one that the record was made under.
+      const arriving = request({ fingerprint: `v1:${found.fingerprint}`, onCrash: "resume" });
+      await insert(arriving, found);
+      const { record, now } = await store.read(arriving);
+      const decision = decide(record, arriving, now);
+      const answer = await store.reserve(arriving);
+      const after = await store.read(arriving);
+
+      switch (decision.kind) {
+        case "execute": {
+          const { scope, key, owner } = arriving;
+          const { fence } = decision;
+          expect(answer).toEqual({
+            kind: "execute",
+            after: decision.after,
+            lease: { scope, key, owner, fence },
+          });
+          const isNewUse = decision.after === "expired";
+          const expected = reserved(record, arriving, { fence, isNewUse }, now);
+          expectSoonAfter(after.record, expected);
+          return;
+        }
+        case "suspend":
+          expect(answer).toEqual({ kind: "unknown", retryAfterMs: 0, discovered: true });
+          expectSoonAfter(after.record, crashed(decision.record, now));
+          return;
+        case "inFlight":
+        case "unknown":
+          expectSoonAfter(
+            answer,
+            decision.kind === "unknown" ? { ...decision, discovered: false } : decision,
+          );
+          break;
+        default:
+          expect(answer).toEqual(decision);
+      }
+      expect(after.record).toEqual(record);
+    },
+  );
+
+  /** Equal but for times, which are in hours here and may be off by the second that the statements took. */
+  function expectSoonAfter(actual: unknown, expected: object): void {
+    const numbers = Object.entries(expected).filter(([, value]) => typeof value === "number");
+    expect(actual).toEqual({
+      ...expected,
+      ...Object.fromEntries(
+        numbers.map(([name, value]) => [name, expect.closeTo(value, name === "fence" ? 0 : -3.3)]),
+      ),
+    });
+  }
+});
+
+describe("who comes in between", () => {
+  /** A store before whose first such statement something happens. */
+  function interrupted(statement: string, meanwhile: () => Promise<unknown>): Store {
+    let happened = false;
+    return postgresStore(
+      spied(async (text) => {
+        if (text !== statement || happened) return;
+        happened = true;
+        await meanwhile();
+      }),
+    );
+  }
+
+  it.each(["retry", "reconcile"] as const)(
+    "an owner that renews at the last moment keeps its key (%s)",
+    async (onCrash) => {
+      const first = request({ leaseMs: 0, onCrash });
+      const lease = await leaseOf(store, first);
+      const statement = onCrash === "retry" ? statements.takeOver : statements.suspendCrashed;
+      const late = interrupted(statement, () => store.renew([lease], 60_000));
+      expect(await late.reserve(again(first))).toMatchObject({ kind: "inFlight" });
+      expect(await store.settle(lease, complete)).toMatchObject({ kind: "settled" });
+    },
+  );
+
+  it.each(["retry", "reconcile"] as const)(
+    "an owner that completes at the last moment is replayed (%s)",
+    async (onCrash) => {
+      const first = request({ leaseMs: 0, onCrash });
+      const lease = await leaseOf(store, first);
+      const statement = onCrash === "retry" ? statements.takeOver : statements.suspendCrashed;
+      const late = interrupted(statement, () => store.settle(lease, complete));
+      expect(await late.reserve(again(first))).toMatchObject({ kind: "replay" });
+    },
+  );
+
+  it("a faster request takes the key, and the slower one is told that it is in flight", async () => {
+    const first = request({ leaseMs: 0, onCrash: "retry" });
+    await leaseOf(store, first);
+    const late = interrupted(statements.takeOver, () => leaseOf(store, again(first, { leaseMs: 60_000 })));
+    expect(await late.reserve(again(first))).toMatchObject({ kind: "inFlight" });
+  });
+
+  it("the same settlement told twice at the same time is settled for both", async () => {
+    const lease = await leaseOf(store, request());
+    const blocker = await pool.connect();
+    await blocker.query("BEGIN");
+    await blocker.query("SELECT FROM latchkey_records WHERE scope = $1 AND key = $2 FOR UPDATE", [
+      lease.scope,
+      lease.key,
+    ]);
+    const both = Promise.all([store.settle(lease, complete), store.settle(lease, complete)]);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    await blocker.query("COMMIT");
+    blocker.release();
+    const [one, other] = await both;
+    expect(one).toMatchObject({ kind: "settled" });
+    expect(other).toEqual(one);
+  });
+
+  it("a record that changes all the time is given up on", async () => {
+    let sent = 0;
+    const restless = postgresStore({
+      async query() {
+        sent += 1;
+        return { rows: [{ now: 0, inserted: false, state: null }] };
+      },
+      connect: () => pool.connect(),
+      on: () => {},
+    });
+    await expect(restless.reserve(request())).rejects.toThrow(/changed during each of 10 attempts/);
+    expect(sent).toBe(10);
+  });
+});
+
+it("a retention without an end lasts for a thousand years", async () => {
+  const forever = { retentionMs: Number.POSITIVE_INFINITY };
+  const first = request(forever);
+  const answer = await store.settle(await leaseOf(store, first), { ...complete, ...forever });
+  const { record, now } = await store.read(first);
+  expect(record?.state).toBe("completed");
+  expect(answer).toEqual({ kind: "settled", expiresAt: record?.expiresAt });
+  const years = ((record?.expiresAt ?? 0) - now) / (365 * 24 * 60 * 60 * 1000);
+  expect(years).toBeCloseTo(1000);
+  expect(await store.reap({ limit: 10, expiry: "delete" })).toMatchObject({ deleted: 0 });
+});
+
+it("a body of several megabytes comes back as it was", async () => {
+  const body = new Uint8Array(5 * 1024 * 1024).map((_, index) => index * 31);
+  const first = request();
+  await store.settle(await leaseOf(store, first), {
+    kind: "complete",
+    response: { kind: "full", status: 200, headers: [], body },
+    retentionMs: 60_000,
+  });
+  const replay = await store.reserve(again(first));
+  if (replay.kind !== "replay" || replay.response.kind !== "full") throw new Error(replay.kind);
+  expect(Buffer.compare(replay.response.body, body)).toBe(0);
+});
+
+describe("a store that cannot work says so", () => {
+  it("without its tables, and names the cure", async () => {
+    const empty = await freshDatabase();
+    const emptyPool = new pg.Pool({ connectionString: empty.url });
+    for (const options of [{}, { lock: "advisory" }] as const) {
+      const tableless = postgresStore(emptyPool, options);
+      await expect(tableless.reserve(request())).rejects.toThrow(StoreError);
+      await expect(tableless.reserve(request())).rejects.toThrow(/run migrate\(pool\)/);
+      await tableless.close();
+    }
+    await emptyPool.end();
+    await empty.drop();
+  });
+
+  it("with something else than a client", () => {
+    for (const client of [undefined, null, {}, "postgres://localhost", () => {}, new pg.Client()]) {
+      expect(() => postgresStore(client as never)).toThrow(ConfigError);
+    }
+    expect(() => postgresStore(new pg.Client() as never)).toThrow(/not a single Client/);
+  });
+
+  it("with an option that is none", () => {
+    expect(() => postgresStore(pool, { lock: "lock" as never })).toThrow(/"lease" or "advisory"/);
+    expect(() => postgresStore(pool, { listen: "yes" as never })).toThrow(/true or false/);
+  });
+
+  it("with a driver that does not tell when a connection ends", () => {
+    expect(() => postgresStore(postgres(), { lock: "advisory" })).toThrow(/pass a Pool of the package pg/);
+  });
+
+  it("with a pool too small to spare a connection", () => {
+    const small = new pg.Pool({ max: 1 });
+    expect(() => postgresStore(small, { lock: "advisory" })).toThrow(/raise its max/);
+    expect(() => postgresStore(small, { listen: true })).toThrow(/raise its max/);
+    expect(postgresStore(small).capabilities.push).toBe(false);
+  });
+});

@@ -1,0 +1,87 @@
+import pg from "pg";
+import { afterAll, beforeAll } from "vitest";
+import type { StoredResponse } from "../../src/core/response.ts";
+import type { Lease, ReserveRequest, Settlement, Store } from "../../src/core/store.ts";
+import { migrate } from "../../src/stores/postgres/store.ts";
+import { freshDatabase } from "../support/database.ts";
+import type { TestDatabase } from "../support/postgres-server.ts";
+
+/** A migrated database for one test file, and pools on it that are closed with the file. */
+export function useDatabase() {
+  let database: TestDatabase;
+  const pools: pg.Pool[] = [];
+
+  const files = {
+    get url() {
+      return database.url;
+    },
+    /** A pool of its own stands for a process of its own. */
+    pool(options: pg.PoolConfig = {}): pg.Pool {
+      const pool = new pg.Pool({ connectionString: database.url, ...options });
+      pools.push(pool);
+      return pool;
+    },
+    /** Looks at the tables past every store. */
+    async query<R extends pg.QueryResultRow>(text: string, values: unknown[] = []): Promise<R[]> {
+      return (await observer.query<R>(text, values)).rows;
+    },
+  };
+  let observer: pg.Pool;
+
+  beforeAll(async () => {
+    database = await freshDatabase();
+    observer = files.pool({ max: 2 });
+    await migrate(observer);
+  });
+  afterAll(async () => {
+    await Promise.all(pools.map((pool) => pool.end()));
+    await database.drop();
+  });
+  return files;
+}
+
+let sequence = 0;
+
+export function request(overrides: Partial<ReserveRequest> = {}): ReserveRequest {
+  sequence += 1;
+  return {
+    scope: "tenant",
+    key: `key-${sequence}`,
+    fingerprint: "v1:first",
+    owner: `owner-${sequence}`,
+    leaseMs: 60_000,
+    retentionMs: 60_000,
+    onCrash: "reconcile",
+    ...overrides,
+  };
+}
+
+/** The same request from somebody else. */
+export function again(first: ReserveRequest, overrides: Partial<ReserveRequest> = {}): ReserveRequest {
+  sequence += 1;
+  return { ...first, owner: `owner-${sequence}`, ...overrides };
+}
+
+export async function leaseOf(store: Store, wanted: ReserveRequest): Promise<Lease> {
+  const reservation = await store.reserve(wanted);
+  if (reservation.kind !== "execute") throw new Error(`expected to execute, got ${reservation.kind}`);
+  return reservation.lease;
+}
+
+export const response: StoredResponse = {
+  kind: "full",
+  status: 201,
+  headers: [["content-type", "text/plain"]],
+  body: new TextEncoder().encode("done"),
+};
+
+export const complete: Settlement = { kind: "complete", response, retentionMs: 60_000 };
+
+/** Asks until the answer is yes. */
+export async function eventually(asked: () => Promise<boolean> | boolean, timeoutMs = 5_000): Promise<void> {
+  const deadline = performance.now() + timeoutMs;
+  while (!(await asked())) {
+    if (performance.now() > deadline) throw new Error(`not within ${timeoutMs} ms: ${asked}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
