@@ -311,8 +311,10 @@ export class Engine {
 
   /** Tells the event and passes the verdict on. */
   #answer<V extends Verdict>(arrival: Arrival, verdict: V, told: { readonly joined: boolean }): V {
-    const { scope, key } = arrival;
-    this.events.emit({ type: "reserved", scope, key, outcome: outcomeOf(verdict), joined: told.joined });
+    if (this.events.areHeard) {
+      const { scope, key } = arrival;
+      this.events.emit({ type: "reserved", scope, key, outcome: outcomeOf(verdict), joined: told.joined });
+    }
     return verdict;
   }
 

@@ -51,6 +51,11 @@ export class Events {
     return () => this.#listeners.delete(listener);
   }
 
+  /** Lets the path of every request skip making an event that nobody would hear. */
+  get areHeard(): boolean {
+    return this.#listeners.size > 0;
+  }
+
   emit(event: LatchkeyEvent): void {
     for (const listener of this.#listeners) {
       try {

@@ -2,6 +2,7 @@ import { ExecutionTimeoutError, LeaseLostError } from "../core/errors.ts";
 import type { Policy } from "../core/policy.ts";
 import type { StoredResponse } from "../core/response.ts";
 import type { ExecuteAfter, Lease, SettleAnswer, Settlement } from "../core/store.ts";
+import { settledStates } from "../core/transition.ts";
 import type { Events } from "./events.ts";
 import type { Cancel, Runtime } from "./runtime.ts";
 
@@ -156,25 +157,35 @@ export class Execution {
       this.#abortWith(new LeaseLostError(reason));
       return this.#end({ kind: "lost" }, reason);
     }
-    const { scope, key, fence } = this.lease;
-    const told = { type: "settled", scope, key, attempt: fence } as const;
+    this.#tellSettled(settlement);
     switch (settlement.kind) {
       case "complete":
-        this.#host.events.emit({ ...told, as: "completed" });
         return this.#end({
           kind: "stored",
           response: response ?? settlement.response,
           expiresAt: answer.expiresAt,
         });
       case "release":
-        this.#host.events.emit({ ...told, as: "failed_retryable", reason: settlement.reason });
         return this.#end({ kind: "released" });
       case "suspend":
-        this.#host.events.emit({ ...told, as: "unknown", reason: settlement.reason });
         return this.#end({ kind: "suspended", retryAfterMs: settlement.reconcileAfterMs });
       default:
         return settlement satisfies never;
     }
+  }
+
+  #tellSettled(settlement: Settlement): void {
+    const { events } = this.#host;
+    if (!events.areHeard) return;
+    const { scope, key, fence } = this.lease;
+    const settled = {
+      type: "settled",
+      scope,
+      key,
+      attempt: fence,
+      as: settledStates[settlement.kind],
+    } as const;
+    events.emit(settlement.kind === "complete" ? settled : { ...settled, reason: settlement.reason });
   }
 
   #timeOut(): void {

@@ -37,17 +37,33 @@ export function currentOperation(): Operation {
 
 /** Runs `handler` so that {@link currentOperation} finds this execution. */
 export function runOperation<T>(execution: Execution, handler: () => T): T {
-  return storage.run(operationOf(execution), handler);
+  return storage.run(new ExecutionOperation(execution), handler);
 }
 
-function operationOf(execution: Execution): Operation {
-  return {
-    key: execution.lease.key,
-    scope: execution.lease.scope,
-    attempt: execution.attempt,
-    get signal() {
-      return execution.signal;
-    },
-    retainFor: (ms) => execution.retainFor(ms),
-  };
+class ExecutionOperation implements Operation {
+  readonly #execution: Execution;
+
+  constructor(execution: Execution) {
+    this.#execution = execution;
+  }
+
+  get key(): string {
+    return this.#execution.lease.key;
+  }
+
+  get scope(): string {
+    return this.#execution.lease.scope;
+  }
+
+  get attempt(): number {
+    return this.#execution.attempt;
+  }
+
+  get signal(): AbortSignal {
+    return this.#execution.signal;
+  }
+
+  retainFor(ms: number): void {
+    this.#execution.retainFor(ms);
+  }
 }
