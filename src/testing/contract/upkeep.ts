@@ -70,6 +70,26 @@ export const upkeepCases: readonly ContractCase[] = [
     },
   },
   {
+    name: "an owner whose execution was swept has nothing to say any more",
+    async run({ store, passTime }) {
+      for (const onCrash of ["reconcile", "retry"] as const) {
+        for (const settlement of everySettlement) {
+          const request = fresh({ leaseMs: shortMs, onCrash });
+          const held = await lease(store, request);
+          await passTime(shortMs + 10);
+          while ((await stateOf(store, request)) === "in_progress") await store.sweep({ limit: 1000 });
+          const before = (await store.read(request)).record;
+          assert.deepEqual(
+            await store.settle(held, settlement),
+            { kind: "lost" },
+            `${onCrash}, ${settlement.kind}`,
+          );
+          assert.deepEqual((await store.read(request)).record, before);
+        }
+      }
+    },
+  },
+  {
     name: "the reaper deletes what has expired, and never what is not settled",
     async run({ store, passTime }) {
       const brief = { retentionMs: shortMs };
