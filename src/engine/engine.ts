@@ -11,11 +11,12 @@ import type {
   Store,
   SweepCounts,
 } from "../core/store.ts";
+import { Deadlines } from "./deadlines.ts";
 import { Events, type ReserveOutcome, type StoreVerb } from "./events.ts";
 import { Execution, type ExecutionHost, type Settled } from "./execution.ts";
 import { Flight } from "./flight.ts";
 import { Leases } from "./leases.ts";
-import { type Runtime, within } from "./runtime.ts";
+import type { Runtime } from "./runtime.ts";
 import { type Arrival, inFlightRetryAfterMs, type Verdict } from "./verdict.ts";
 import { waitForChange } from "./waiting.ts";
 
@@ -38,6 +39,9 @@ export class Engine {
   readonly #unsettled = new Map<Execution, Settlement>();
   readonly #host: ExecutionHost;
   readonly #processName: string;
+  readonly #storeDeadlines: Deadlines;
+  /** By how long an execution may take; routes have few different limits. */
+  readonly #executionDeadlines = new Map<number, Deadlines>();
   #reservations = 0;
 
   constructor(options: EngineOptions) {
@@ -45,6 +49,7 @@ export class Engine {
     this.#store = options.store;
     this.runtime = options.runtime;
     this.#processName = randomName(options.runtime);
+    this.#storeDeadlines = new Deadlines(options.runtime, options.storeTimeoutMs);
     this.#leases = new Leases({
       runtime: options.runtime,
       leaseMs: options.leaseMs,
@@ -53,8 +58,8 @@ export class Engine {
       needed: () => this.#unsettled.size > 0,
     });
     this.#host = {
-      runtime: options.runtime,
       events: this.events,
+      deadlines: (ms) => this.#deadlines(ms),
       settle: (execution, settlement) => this.#settle(execution, settlement),
       ended: (execution, settled) => this.#ended(execution, settled),
     };
@@ -89,6 +94,8 @@ export class Engine {
 
   close(): void {
     this.#leases.close();
+    this.#storeDeadlines.close();
+    for (const deadlines of this.#executionDeadlines.values()) deadlines.close();
   }
 
   #arrive(arrival: Arrival, waitUntil: number): Promise<Verdict> {
@@ -154,7 +161,7 @@ export class Engine {
         return arrival.policy.onInFlight satisfies never;
     }
     const since = this.runtime.now();
-    const settled = await within(this.runtime, Math.max(0, waitUntil - since), flight.settled());
+    const settled = await flight.settledWithin(this.runtime, Math.max(0, waitUntil - since));
     this.#waited(arrival, since, settled !== undefined);
     if (settled === undefined) return this.#answer(arrival, inFlight, { joined: true });
     switch (settled.kind) {
@@ -197,7 +204,7 @@ export class Engine {
         retentionMs: policy.retentionMs,
         onCrash: policy.onCrash,
       });
-      reservation = await within(this.runtime, storeTimeoutMs, asked);
+      reservation = await this.#storeDeadlines.within(asked);
       if (reservation === undefined) {
         this.#giveBackWhenAnswered(asked, arrival);
         throw new StoreError(`the store did not answer a reservation within ${storeTimeoutMs} ms`);
@@ -304,6 +311,14 @@ export class Engine {
     flight.settle(settled);
   }
 
+  #deadlines(ms: number): Deadlines {
+    const known = this.#executionDeadlines.get(ms);
+    if (known !== undefined) return known;
+    const deadlines = new Deadlines(this.runtime, ms);
+    this.#executionDeadlines.set(ms, deadlines);
+    return deadlines;
+  }
+
   #waited(arrival: Arrival, since: number, answered: boolean): void {
     const { scope, key } = arrival;
     this.events.emit({ type: "waited", scope, key, ms: this.runtime.now() - since, answered });
@@ -321,7 +336,7 @@ export class Engine {
   async #ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
     const { storeTimeoutMs } = this.#options;
     try {
-      const answer = await within(this.runtime, storeTimeoutMs, call());
+      const answer = await this.#storeDeadlines.within(call());
       if (answer === undefined)
         throw new StoreError(`the store did not answer "${verb}" within ${storeTimeoutMs} ms`);
       return answer;

@@ -3,8 +3,8 @@ import type { Policy } from "../core/policy.ts";
 import type { StoredResponse } from "../core/response.ts";
 import type { ExecuteAfter, Lease, SettleAnswer, Settlement } from "../core/store.ts";
 import { settledStates } from "../core/transition.ts";
+import type { Deadline, Deadlines } from "./deadlines.ts";
 import type { Events } from "./events.ts";
-import type { Cancel, Runtime } from "./runtime.ts";
 
 /** How a handler ended. */
 export type Outcome =
@@ -37,8 +37,8 @@ export type ExecutionPolicy = Pick<
 
 /** What an execution needs from the engine that started it. */
 export interface ExecutionHost {
-  readonly runtime: Runtime;
   readonly events: Events;
+  deadlines(ms: number): Deadlines;
   settle(
     execution: Execution,
     settlement: Settlement,
@@ -55,7 +55,8 @@ export class Execution {
   renewedAt: number;
   readonly #host: ExecutionHost;
   readonly #policy: ExecutionPolicy;
-  readonly #cancelTimeout: Cancel;
+  readonly #deadlines: Deadlines;
+  readonly #deadline: Deadline;
   #retentionMs: number;
   #abort: AbortController | undefined;
   #abortReason: Error | undefined;
@@ -76,11 +77,8 @@ export class Execution {
     this.after = options.after;
     this.renewedAt = options.reservedAt;
     this.#retentionMs = options.policy.retentionMs;
-    this.#cancelTimeout = Number.isFinite(options.policy.executionTimeoutMs)
-      ? options.host.runtime.setTimer(() => this.#timeOut(), options.policy.executionTimeoutMs, {
-          background: true,
-        })
-      : () => {};
+    this.#deadlines = options.host.deadlines(options.policy.executionTimeoutMs);
+    this.#deadline = this.#deadlines.set(() => this.#timeOut());
   }
 
   /** 1 for the first execution, more when an earlier one failed or died. */
@@ -116,7 +114,7 @@ export class Execution {
   /** Ends the lease with what the handler made of it. The first outcome counts; later ones learn what became of it. */
   settle(outcome: Outcome): Promise<Settled> {
     if (this.#settling === undefined) {
-      this.#cancelTimeout();
+      this.#deadlines.meet(this.#deadline);
       this.#settling = this.#settle(this.#settlementFor(outcome), outcome.response);
     }
     return this.#settling;
@@ -125,7 +123,7 @@ export class Execution {
   /** Ends the lease of an execution that never began. */
   abandon(reason: string): Promise<Settled> {
     if (this.#settling === undefined) {
-      this.#cancelTimeout();
+      this.#deadlines.meet(this.#deadline);
       this.#settling = this.#settle({ kind: "release", reason, retentionMs: this.#retentionMs });
     }
     return this.#settling;
@@ -135,7 +133,7 @@ export class Execution {
   lose(reason: string): void {
     this.#abortWith(new LeaseLostError(`${reason}; stop, and do not act on the outside world any more`));
     if (this.#settling !== undefined) return;
-    this.#cancelTimeout();
+    this.#deadlines.meet(this.#deadline);
     this.#settling = Promise.resolve(this.#end({ kind: "lost" }, reason));
   }
 

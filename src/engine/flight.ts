@@ -1,4 +1,5 @@
 import type { Settled } from "./execution.ts";
+import type { Runtime } from "./runtime.ts";
 import type { Verdict } from "./verdict.ts";
 
 /**
@@ -32,9 +33,15 @@ export class Flight {
     return new Promise((resolve) => this.#verdictWaiters.push(resolve));
   }
 
-  /** How its execution ended. */
-  settled(): Promise<Settled> {
+  /** How its execution ended; undefined if that takes longer than `ms`. */
+  settledWithin(runtime: Runtime, ms: number): Promise<Settled | undefined> {
     if (this.#settled !== undefined) return Promise.resolve(this.#settled);
-    return new Promise((resolve) => this.#settledWaiters.push(resolve));
+    return new Promise((resolve) => {
+      const cancel = runtime.setTimer(() => resolve(undefined), ms);
+      this.#settledWaiters.push((settled) => {
+        cancel();
+        resolve(settled);
+      });
+    });
   }
 }

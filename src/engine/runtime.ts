@@ -56,20 +56,3 @@ export function sleeper(runtime: Runtime): { sleep(ms: number): Promise<void>; w
     },
   };
 }
-
-/** The promise's value, or `undefined` when `ms` have passed first. The promise itself goes on. */
-export function within<T>(runtime: Runtime, ms: number, promise: Promise<T>): Promise<T | undefined> {
-  return new Promise((resolve, reject) => {
-    const cancel = runtime.setTimer(() => resolve(undefined), ms);
-    promise.then(
-      (value) => {
-        cancel();
-        resolve(value);
-      },
-      (error) => {
-        cancel();
-        reject(error);
-      },
-    );
-  });
-}

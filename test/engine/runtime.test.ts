@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { sleeper, systemRuntime, within } from "../../src/engine/runtime.ts";
+import { Deadlines } from "../../src/engine/deadlines.ts";
+import { sleeper, systemRuntime } from "../../src/engine/runtime.ts";
 import { manualClock } from "../../src/testing/index.ts";
 
 describe("sleeping", () => {
@@ -37,17 +38,44 @@ describe("sleeping", () => {
   });
 });
 
-describe("a time limit", () => {
-  it("gives the value, the error, or nothing when the time is up", async () => {
+describe("deadlines", () => {
+  it("give the value, the error, or nothing when the time is up", async () => {
     const clock = manualClock();
-    expect(await within(clock, 100, Promise.resolve(1))).toBe(1);
-    await expect(within(clock, 100, Promise.reject(new Error("no")))).rejects.toThrow("no");
-    const late = within(clock, 100, new Promise(() => {}));
+    const deadlines = new Deadlines(clock, 100);
+    expect(await deadlines.within(Promise.resolve(1))).toBe(1);
+    await expect(deadlines.within(Promise.reject(new Error("no")))).rejects.toThrow("no");
+    const late = deadlines.within(new Promise(() => {}));
     await clock.advance(100);
     expect(await late).toBeUndefined();
   });
 
-  it("of more than 24 days does not fire at once", async () => {
+  it("are missed each at its own time, in order, and only if they were not met", async () => {
+    const clock = manualClock();
+    const deadlines = new Deadlines(clock, 100);
+    const missed: string[] = [];
+    const set = (name: string) => deadlines.set(() => missed.push(`${name} at ${clock.now() - start}`));
+    const start = clock.now();
+    const [first, , third] = [set("first"), set("second"), set("third")];
+    await clock.advance(60);
+    set("fourth");
+    const fifth = set("fifth");
+    for (const met of [first, third, third, fifth]) deadlines.meet(met);
+    await clock.advance(1000);
+    expect(missed).toEqual(["second at 100", "fourth at 160"]);
+    set("sixth");
+    await clock.advance(100);
+    expect(missed.at(-1)).toBe("sixth at 1160");
+  });
+
+  it("without an end are never missed", async () => {
+    const clock = manualClock();
+    const missed: number[] = [];
+    new Deadlines(clock, Number.POSITIVE_INFINITY).set(() => missed.push(1));
+    await clock.advance(1e9);
+    expect(missed).toEqual([]);
+  });
+
+  it("of more than 24 days are not missed at once", async () => {
     let fired = false;
     const cancel = systemRuntime.setTimer(() => {
       fired = true;

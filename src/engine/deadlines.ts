@@ -1,0 +1,88 @@
+import type { Cancel, Runtime } from "./runtime.ts";
+
+/**
+ * Many deadlines of one length, kept by one timer. Nearly all of them are met, so setting and meeting one must cost
+ * next to nothing: it is a place in a list that is in order by itself, because all are equally long.
+ */
+export class Deadlines {
+  readonly #runtime: Runtime;
+  readonly #ms: number;
+  #first: Deadline | undefined;
+  #last: Deadline | undefined;
+  #cancelTimer: Cancel | undefined;
+
+  constructor(runtime: Runtime, ms: number) {
+    this.#runtime = runtime;
+    this.#ms = ms;
+  }
+
+  /** Calls `miss` when the time is up, unless the deadline was met before. */
+  set(miss: () => void): Deadline {
+    const deadline: Deadline = {
+      dueAt: this.#runtime.now() + this.#ms,
+      miss,
+      before: this.#last,
+      after: undefined,
+    };
+    if (this.#last === undefined) this.#first = deadline;
+    else this.#last.after = deadline;
+    this.#last = deadline;
+    if (this.#cancelTimer === undefined && Number.isFinite(this.#ms)) this.#wait(this.#ms);
+    return deadline;
+  }
+
+  meet(deadline: Deadline): void {
+    const { before, after, miss } = deadline;
+    if (miss === undefined) return;
+    deadline.miss = undefined;
+    if (before === undefined) this.#first = after;
+    else before.after = after;
+    if (after === undefined) this.#last = before;
+    else after.before = before;
+  }
+
+  /** The promise's value, or `undefined` when the time is up first. The promise itself goes on. */
+  within<T>(promise: Promise<T>): Promise<T | undefined> {
+    return new Promise((resolve, reject) => {
+      const deadline = this.set(() => resolve(undefined));
+      promise.then(
+        (value) => {
+          this.meet(deadline);
+          resolve(value);
+        },
+        (error) => {
+          this.meet(deadline);
+          reject(error);
+        },
+      );
+    });
+  }
+
+  close(): void {
+    this.#cancelTimer?.();
+  }
+
+  /** The timer is left running when a deadline is met: by then there is mostly another one. */
+  #wait(ms: number): void {
+    this.#cancelTimer = this.#runtime.setTimer(() => this.#expire(), ms, { background: true });
+  }
+
+  #expire(): void {
+    const now = this.#runtime.now();
+    for (let first = this.#first; first !== undefined && first.dueAt <= now; first = this.#first) {
+      const { miss } = first;
+      this.meet(first);
+      miss?.();
+    }
+    if (this.#first === undefined) this.#cancelTimer = undefined;
+    else this.#wait(this.#first.dueAt - now);
+  }
+}
+
+export interface Deadline {
+  readonly dueAt: number;
+  /** Undefined once the deadline was met or missed. */
+  miss: (() => void) | undefined;
+  before: Deadline | undefined;
+  after: Deadline | undefined;
+}
