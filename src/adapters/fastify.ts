@@ -1,3 +1,4 @@
+import { Readable } from "node:stream";
 import type {
   FastifyPluginCallback,
   FastifyReply,
@@ -6,9 +7,9 @@ import type {
   preParsingHookHandler,
   RouteHandlerMethod,
 } from "fastify";
-import type { HttpAnswer } from "../http/answer.ts";
+import { type HttpAnswer, headersByName } from "../http/answer.ts";
 import { Gate, type RoutePolicy } from "../http/gate.ts";
-import { nodeRequest, readNodeBody } from "../http/node-request.ts";
+import { bufferNodeBody, nodeRequest } from "../http/node-request.ts";
 import { captureNodeResponse } from "../http/node-response.ts";
 import { answerStatus } from "../http/status.ts";
 import type { Latchkey } from "../latchkey.ts";
@@ -70,13 +71,16 @@ export function statusResource(
 }
 
 function bufferBody(gate: Gate<FastifyRequest>): preParsingHookHandler {
-  return (request, _reply, payload, done) => {
+  return (request, reply, payload, done) => {
     if (!gate.protects(request.method) || request.headers["idempotency-key"] === undefined) {
       done(null, payload);
       return;
     }
-    // One that is too large is left to Fastify's own limit, and to the gate if that is larger.
-    readNodeBody(request.raw, gate.policy.requestBytesMax).then(() => done(null, payload), done);
+    // Another hook may have replaced the stream, to decompress it for instance: what Fastify parses is what counts.
+    bufferNodeBody(request.raw, payload as Readable, gate.policy.requestBytesMax).then((reading) => {
+      if (reading.kind === "body") done(null, payload);
+      else send(reply, gate.tooLarge(nodeRequest(request.raw, request)));
+    }, done);
   };
 }
 
@@ -93,8 +97,12 @@ function letIn(gate: Gate<FastifyRequest>): preHandlerHookHandler {
 
 function send(reply: FastifyReply, answer: HttpAnswer): FastifyReply {
   reply.code(answer.status);
-  for (const [name, value] of answer.headers) reply.header(name, value);
-  return reply.send(Buffer.from(answer.body));
+  for (const [name, value] of headersByName(answer.headers)) reply.header(name, value);
+  if (answer.body.byteLength === 0) return reply.send();
+  const body = Buffer.from(answer.body);
+  if (reply.hasHeader("content-type")) return reply.send(body);
+  // Fastify gives every buffer a type, and what was stored has none. A stream is sent as it is.
+  return reply.header("content-length", body.byteLength).send(Readable.from([body]));
 }
 
 function listOf<Hook>(hooks: Hook | readonly Hook[] | undefined): readonly Hook[] {

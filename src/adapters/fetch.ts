@@ -1,4 +1,4 @@
-import { fetchRequest, settleResponse, toResponse } from "../http/fetch.ts";
+import { fetchRequest, readFetchBody, runFetchHandler, saysTooLarge, toResponse } from "../http/fetch.ts";
 import { Gate, type RoutePolicy } from "../http/gate.ts";
 import type { BodyReading } from "../http/request.ts";
 import { answerStatus } from "../http/status.ts";
@@ -31,38 +31,12 @@ export function idempotent(
   return (handler) =>
     async (request, ...rest) => {
       if (!gate.protects(request.method)) return handler(request, ...rest);
-      let readable = request;
       const arrival = await gate.arrive(
-        fetchRequest(request, {
-          native: request,
-          async body(bytesMax) {
-            const reading = await readBody(request, bytesMax);
-            if (reading.kind === "body" && request.body !== null) {
-              readable = new Request(request, { body: reading.bytes as Uint8Array<ArrayBuffer> });
-            }
-            return reading.kind === "body"
-              ? { kind: "body", body: { kind: "bytes", bytes: reading.bytes } }
-              : reading;
-          },
-        }),
+        fetchRequest(request, { native: request, body: (bytesMax) => readBody(request, bytesMax) }),
       );
-      if (arrival.kind === "pass") return handler(readable, ...rest);
+      if (arrival.kind === "pass") return handler(request, ...rest);
       if (arrival.kind === "answer") return toResponse(arrival.answer);
-      const { exchange } = arrival;
-      const timedOut = new Promise<Response>((resolve) =>
-        exchange.onTimeout((answer) => resolve(toResponse(answer))),
-      );
-      const handled = exchange
-        .run(async () => handler(readable, ...rest))
-        .then(
-          (response) => settleResponse(response, exchange),
-          async (error) => {
-            // Whoever called us reports the error as it always does; the key is settled before.
-            await exchange.fail(error);
-            throw error;
-          },
-        );
-      return Promise.race([handled, timedOut]);
+      return runFetchHandler(arrival.exchange, async () => handler(request, ...rest));
     };
 }
 
@@ -78,20 +52,12 @@ export function statusResource(
     );
 }
 
-type Bytes = { readonly kind: "body"; readonly bytes: Uint8Array } | { readonly kind: "tooLarge" };
-
-async function readBody(request: Request, bytesMax: number): Promise<Bytes> {
-  if (request.body === null) return { kind: "body", bytes: new Uint8Array() };
-  if (Number(request.headers.get("content-length")) > bytesMax) {
-    await request.body.cancel();
-    return { kind: "tooLarge" };
-  }
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  for await (const chunk of request.body as unknown as AsyncIterable<Uint8Array>) {
-    chunks.push(chunk);
-    length += chunk.byteLength;
-    if (length > bytesMax) return { kind: "tooLarge" };
-  }
-  return { kind: "body", bytes: Buffer.concat(chunks) };
+/** Reads a copy: routers and platforms hang things onto a request, so the handler must get the very same one. */
+async function readBody(request: Request, bytesMax: number): Promise<BodyReading> {
+  if (saysTooLarge(request, bytesMax)) return { kind: "tooLarge" };
+  const bytes = await readFetchBody(request.bodyUsed ? request : request.clone(), bytesMax);
+  if (bytes !== undefined) return { kind: "body", body: { kind: "bytes", bytes } };
+  // The copy is read to its end, and the original must not collect what nobody will read.
+  request.body?.cancel().catch(() => {});
+  return { kind: "tooLarge" };
 }

@@ -1,5 +1,5 @@
 import type { Context, Handler, MiddlewareHandler } from "hono";
-import { fetchRequest, settleResponse, toResponse } from "../http/fetch.ts";
+import { fetchRequest, readFetchBody, runFetchHandler, toResponse } from "../http/fetch.ts";
 import { Gate, type RoutePolicy } from "../http/gate.ts";
 import type { BodyReading } from "../http/request.ts";
 import { answerStatus } from "../http/status.ts";
@@ -22,15 +22,11 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Context>): M
     );
     if (arrival.kind === "pass") return next();
     if (arrival.kind === "answer") return toResponse(arrival.answer);
-    const { exchange } = arrival;
-    const timedOut = new Promise<Response>((resolve) =>
-      exchange.onTimeout((answer) => resolve(toResponse(answer))),
-    );
-    const handled = exchange
-      .run(next)
-      // Hono has turned an error into a response by now, the application's own `onError` included.
-      .then(() => settleResponse(c.res, exchange));
-    const response = await Promise.race([handled, timedOut]);
+    const response = await runFetchHandler(arrival.exchange, async () => {
+      // Hono turns an error into a response, through the application's own `onError`, before this comes back.
+      await next();
+      return c.res;
+    });
     // Assigning merges the headers of the old response into the new one, so the old one has to go first.
     c.res = undefined;
     c.res = response;
@@ -48,10 +44,14 @@ export function statusResource(
   };
 }
 
-/** Hono remembers what was read through `c.req`, so that the handler can read it again in any form. */
+/** Reads the body and puts it back, for handlers that read through `c.req` and for those that take `c.req.raw`. */
 async function readBody(c: Context, bytesMax: number): Promise<BodyReading> {
-  if (Number(c.req.header("content-length")) > bytesMax) return { kind: "tooLarge" };
-  const bytes = new Uint8Array(await c.req.arrayBuffer());
-  if (bytes.byteLength > bytesMax) return { kind: "tooLarge" };
+  // What was read through `c.req` before is remembered there, whatever became of the request itself.
+  const isRemembered = Object.keys(c.req.bodyCache).length > 0;
+  const bytes = isRemembered
+    ? new Uint8Array(await c.req.arrayBuffer())
+    : await readFetchBody(c.req.raw, bytesMax);
+  if (bytes === undefined || bytes.byteLength > bytesMax) return { kind: "tooLarge" };
+  if (!isRemembered && c.req.raw.bodyUsed) c.req.raw = new Request(c.req.raw, { body: bytes });
   return { kind: "body", body: { kind: "bytes", bytes } };
 }

@@ -1,5 +1,5 @@
 import type { Context, Middleware } from "koa";
-import type { HttpAnswer } from "../http/answer.ts";
+import { type HttpAnswer, headersByName } from "../http/answer.ts";
 import { Gate, type RoutePolicy } from "../http/gate.ts";
 import { nodeRequest } from "../http/node-request.ts";
 import { captureNodeResponse } from "../http/node-response.ts";
@@ -25,13 +25,8 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Context>): M
     const arrival = await gate.arrive(koaRequest(ctx));
     if (arrival.kind === "pass") return next();
     if (arrival.kind === "answer") return answer(ctx, arrival.answer);
-    const capture = captureNodeResponse(ctx.res, arrival.exchange);
-    const handling = outliveTheClient(ctx, () => capture.ended);
-    try {
-      await arrival.exchange.run(next);
-    } finally {
-      handling.done();
-    }
+    captureNodeResponse(ctx.res, arrival.exchange);
+    return arrival.exchange.run(next);
   };
 }
 
@@ -56,26 +51,7 @@ function koaRequest(ctx: Context) {
 function answer(ctx: Context, given: HttpAnswer): void {
   ctx.status = given.status;
   ctx.body = Buffer.from(given.body);
-  // Koa guesses types and lengths from the body; what was stored is what counts.
+  // Koa guesses a type from the body; what was stored is what counts.
   ctx.remove("content-type");
-  for (const [name, value] of given.headers) ctx.append(name, value);
-}
-
-/**
- * Koa gives up on a response whose client has gone: it does not send the answer, and a broken socket even answers in
- * the handler's place. Both would leave a request that was executed without its outcome, so neither may happen before
- * the handler is done.
- */
-function outliveTheClient(ctx: Context, hasAnswered: () => boolean): { done(): void } {
-  let running = true;
-  Object.defineProperty(ctx.response, "writable", { configurable: true, get: () => !hasAnswered() });
-  const onerror = ctx.onerror;
-  ctx.onerror = (error) => {
-    if (!running) onerror.call(ctx, error);
-  };
-  return {
-    done() {
-      running = false;
-    },
-  };
+  for (const [name, value] of headersByName(given.headers)) ctx.set(name, value);
 }

@@ -27,7 +27,7 @@ export function idempotent(
       await handler(req, res);
       return;
     }
-    const arrival = await gate.arrive(nodeRequest(req, req));
+    const arrival = await gate.arrive(nodeRequest(req, req)).catch((error) => gate.failed(error));
     if (arrival.kind === "pass") {
       await handler(req, res);
       return;
@@ -39,7 +39,8 @@ export function idempotent(
       await exchange.run(() => handler(req, res));
     } catch (error) {
       // With an answer already given, the answer counts. Without one, nobody else would give it.
-      if (!capture.ended) capture.replace(await exchange.fail(error));
+      if (capture.ended) exchange.failedLate(error);
+      else capture.replace((await exchange.fail(error)).answer);
     }
   };
 }

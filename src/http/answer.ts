@@ -92,6 +92,17 @@ export function firstAnswerHeaders(context: AnswerContext, expiresAt: number | u
   return [...(expiresAt === undefined ? [] : [expires(expiresAt)]), ...echo(context)];
 }
 
+/** The headers by name, with all values of a repeated one together: what most frameworks can set in one call. */
+export function headersByName(headers: readonly HeaderPair[]): [name: string, value: string | string[]][] {
+  const byName = new Map<string, [name: string, value: string | string[]]>();
+  for (const [name, value] of headers) {
+    const entry = byName.get(name.toLowerCase());
+    if (entry === undefined) byName.set(name.toLowerCase(), [name, value]);
+    else entry[1] = [entry[1], value].flat();
+  }
+  return [...byName.values()];
+}
+
 const encoder = new TextEncoder();
 
 function echo(context: AnswerContext): HeaderPair[] {

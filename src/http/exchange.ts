@@ -9,6 +9,13 @@ export type Finish =
   | { readonly kind: "send"; readonly headers: readonly HeaderPair[] }
   | { readonly kind: "replace"; readonly answer: HttpAnswer };
 
+/** What is answered in place of a handler that threw. */
+export interface Failure {
+  readonly answer: HttpAnswer;
+  /** The retries will get it, or it says more than any error page could: then it has to be what the client gets. */
+  readonly binding: boolean;
+}
+
 export interface ExchangeRules {
   readonly allowedHeaders: ReadonlySet<string>;
   readonly responseBytesMax: number;
@@ -45,6 +52,11 @@ export class Exchange {
     return this.#rules.responseBytesMax;
   }
 
+  /** What a streaming answer can say before its end; when it expires is known only then. */
+  get streamHeaders(): readonly HeaderPair[] {
+    return firstAnswerHeaders(this.#context, undefined);
+  }
+
   /** Runs the handler so that `currentOperation()` finds its operation. */
   run<T>(handler: () => T): T {
     return runOperation(this.#execution, handler);
@@ -66,14 +78,24 @@ export class Exchange {
   }
 
   /** The handler threw where nobody else answers for it: its client gets a 500 problem. */
-  async fail(error: unknown): Promise<HttpAnswer> {
+  async fail(error: unknown): Promise<Failure> {
     this.#failed(error);
     const answer = problemAnswer(this.#context, "handler-failed", {
       detail: "The request failed inside the service. Send it again with the same key.",
     });
     const response: StoredResponse = { kind: "full", ...answer };
-    const finish = this.#finishFor(await this.#execution.settle({ kind: "threw", error, response }));
-    return finish.kind === "replace" ? finish.answer : answer;
+    const settled = await this.#execution.settle({ kind: "threw", error, response });
+    const finish = this.#finishFor(settled);
+    if (finish.kind === "replace") return { answer: finish.answer, binding: true };
+    return {
+      answer: { ...answer, headers: [...answer.headers, ...finish.headers] },
+      binding: settled.kind === "stored",
+    };
+  }
+
+  /** The handler threw although it has answered. The answer counts, but the error must not vanish. */
+  failedLate(error: unknown): void {
+    this.#failed(error);
   }
 
   async #settled(response: StoredResponse): Promise<Finish> {

@@ -1,19 +1,20 @@
+import { ConfigError } from "../core/errors.ts";
 import type { HeaderPair } from "../core/response.ts";
 import type { HttpAnswer } from "./answer.ts";
-import type { Exchange, Finish } from "./exchange.ts";
-import { type BodyReading, type HttpRequest, splitTarget } from "./request.ts";
+import type { Exchange } from "./exchange.ts";
+import { type HttpRequest, splitTarget } from "./request.ts";
 
 /** A web-standard `Request` as the gate wants it. */
 export function fetchRequest(
   request: Request,
-  options: { readonly native: unknown; readonly body: (bytesMax: number) => Promise<BodyReading> },
+  options: { readonly native: unknown; readonly body: HttpRequest["body"] },
 ): HttpRequest {
-  const { path, query } = splitTarget(request.url);
+  const { path, query } = splitTarget(request.url.replace(/#.*/s, ""));
   const key = request.headers.get("idempotency-key");
   return {
     method: request.method,
     path,
-    query: query.replace(/#.*/s, ""),
+    query,
     native: options.native,
     header: (name) => request.headers.get(name) ?? undefined,
     keyFields: key === null ? [] : [key],
@@ -21,74 +22,145 @@ export function fetchRequest(
   };
 }
 
+/** Whether the request says so itself that its body has more than `bytesMax`; then there is no need to read it. */
+export function saysTooLarge(request: Request, bytesMax: number): boolean {
+  return Number(request.headers.get("content-length")) > bytesMax;
+}
+
+/** Reads the body of a request, which is used up by that; undefined if there are more than `bytesMax`. */
+export async function readFetchBody(request: Request, bytesMax: number): Promise<Uint8Array | undefined> {
+  if (request.bodyUsed) {
+    throw new ConfigError(
+      "something consumed the body of this request before Latchkey saw it: protect the handler before it, or hand " +
+        "a clone of the request to what reads first",
+    );
+  }
+  if (saysTooLarge(request, bytesMax)) return undefined;
+  // The server sees to it that a body is no longer than it says, so this is bounded.
+  if (request.headers.has("content-length")) return new Uint8Array(await request.arrayBuffer());
+  if (request.body === null) return new Uint8Array();
+  const reader = (request.body as ReadableStream<Uint8Array>).getReader();
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    chunks.push(part.value);
+    bytes += part.value.byteLength;
+    if (bytes > bytesMax) {
+      void discardRest(reader);
+      return undefined;
+    }
+  }
+  return Buffer.concat(chunks);
+}
+
+/** Cancelling would break the connection on which the answer is about to be sent. */
+async function discardRest(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<void> {
+  try {
+    while (!(await reader.read()).done);
+  } catch {
+    // The client has stopped sending, and nobody is interested in what it would have sent.
+  }
+}
+
 /** Sends an answer that Latchkey gives itself. */
 export function toResponse(answer: HttpAnswer): Response {
   const { status, headers, body } = answer;
-  return new Response(mayHaveBody(status) ? asBuffer(body) : null, {
+  return new Response(mayHaveBody(status) ? body : null, {
     status,
     headers: headers.map(([...pair]) => pair),
   });
 }
 
-/** Stores a response and hands back what may be sent. */
-export async function settleResponse(response: Response, exchange: Exchange): Promise<Response> {
-  if (exchange.streaming && response.body !== null) return flowing(response, response.body, exchange);
-  const body = new Uint8Array(await response.arrayBuffer());
-  const finish = await exchange.finish({
-    status: response.status,
-    headers: headerPairs(response.headers),
-    body,
-  });
-  if (finish.kind === "replace") return toResponse(finish.answer);
-  return withHeaders(response, mayHaveBody(response.status) ? asBuffer(body) : null, finish.headers);
+/**
+ * Runs a handler that returns its answer, stores that, and hands back what may be sent. Rejects with what the handler
+ * threw, once it is settled, so that whoever called reports it as always.
+ */
+export function runFetchHandler(exchange: Exchange, handler: () => Promise<Response>): Promise<Response> {
+  const timedOut = new Promise<Response>((resolve) =>
+    exchange.onTimeout((answer) => resolve(toResponse(answer))),
+  );
+  return Promise.race([handled(exchange, handler), timedOut]);
 }
 
-/** Lets the bytes flow and keeps a copy; only the end of the stream waits for the store. */
+async function handled(exchange: Exchange, handler: () => Promise<Response>): Promise<Response> {
+  try {
+    const response = await exchange.run(handler);
+    return exchange.streaming && response.body !== null
+      ? flowing(response, response.body as ReadableStream<Uint8Array>, exchange)
+      : await stored(response, exchange);
+  } catch (error) {
+    const { answer, binding } = await exchange.fail(error);
+    if (binding) return toResponse(answer);
+    throw error;
+  }
+}
+
+async function stored(response: Response, exchange: Exchange): Promise<Response> {
+  const { status } = response;
+  const body = new Uint8Array(await response.arrayBuffer());
+  const finish = await exchange.finish({ status, headers: headerPairs(response.headers), body });
+  if (finish.kind === "replace") return toResponse(finish.answer);
+  return withHeaders(response, mayHaveBody(status) ? body : null, finish.headers);
+}
+
+/**
+ * Lets the bytes flow and keeps a copy; only the end of the stream waits for the store. The handler's stream is read
+ * to its end whoever listens, because a client that goes away must not stop the handler, and no faster than the client
+ * takes it while it is there.
+ */
 function flowing(response: Response, body: ReadableStream<Uint8Array>, exchange: Exchange): Response {
   const { status } = response;
   const chunks: Uint8Array[] = [];
   let bytes = 0;
-  const settle = (): Promise<Finish> =>
-    bytes > exchange.responseBytesMax
-      ? exchange.finishOmitted(status, bytes)
-      : exchange.finish({ status, headers: headerPairs(response.headers), body: Buffer.concat(chunks) });
-  const reader = body.getReader();
-  // A client that goes away must not stop the handler: the stream is read to its end whoever listens.
+  let listening = true;
+  let wake = () => {};
+
+  const pump = async (out: ReadableStreamDefaultController<Uint8Array>) => {
+    for await (const chunk of body as unknown as AsyncIterable<Uint8Array>) {
+      bytes += chunk.byteLength;
+      if (bytes > exchange.responseBytesMax) chunks.length = 0;
+      // A source may reuse its buffer, and a Buffer's own `slice` would not copy.
+      else chunks.push(new Uint8Array(chunk));
+      if (!listening) continue;
+      out.enqueue(chunk);
+      while (listening && (out.desiredSize ?? 0) <= 0) {
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+      }
+    }
+    const finish =
+      bytes > exchange.responseBytesMax
+        ? await exchange.finishOmitted(status, bytes)
+        : await exchange.finish({
+            status,
+            headers: headerPairs(response.headers),
+            body: Buffer.concat(chunks),
+          });
+    if (!listening) return;
+    if (finish.kind === "send") out.close();
+    else out.error(new Error("the answer could not be stored"));
+  };
+
   const copy = new ReadableStream<Uint8Array>({
-    async start(controller) {
-      let listening = true;
-      const tell = (act: () => void) => {
-        if (!listening) return;
-        try {
-          act();
-        } catch {
-          listening = false;
-        }
-      };
-      const pump = async () => {
-        for (let part = await reader.read(); !part.done; part = await reader.read()) {
-          const chunk = part.value;
-          bytes += chunk.byteLength;
-          if (bytes > exchange.responseBytesMax) chunks.length = 0;
-          else chunks.push(chunk.slice());
-          tell(() => controller.enqueue(chunk));
-        }
-        const finish = await settle();
-        if (finish.kind === "send") tell(() => controller.close());
-        else tell(() => controller.error(new Error("the answer could not be stored")));
-      };
-      pump().catch(async (error) => {
+    start(out) {
+      pump(out).catch(async (error) => {
         await exchange.fail(error);
-        tell(() => controller.error(error));
+        if (listening) out.error(error);
       });
     },
+    pull: () => wake(),
+    cancel() {
+      listening = false;
+      wake();
+    },
   });
-  return withHeaders(response, copy, []);
+  return withHeaders(response, copy, exchange.streamHeaders);
 }
 
 function withHeaders(
   response: Response,
-  body: ReadableStream<Uint8Array> | ArrayBuffer | null,
+  body: ReadableStream<Uint8Array> | Uint8Array | null,
   extra: readonly HeaderPair[],
 ): Response {
   const headers = new Headers(response.headers);
@@ -104,10 +176,4 @@ function headerPairs(headers: Headers): HeaderPair[] {
 /** The Fetch standard forbids even an empty body with these. */
 function mayHaveBody(status: number): boolean {
   return status !== 204 && status !== 205 && status !== 304;
-}
-
-function asBuffer(bytes: Uint8Array): ArrayBuffer {
-  const { buffer, byteOffset, byteLength } = bytes;
-  if (buffer instanceof ArrayBuffer && byteOffset === 0 && byteLength === buffer.byteLength) return buffer;
-  return bytes.slice().buffer as ArrayBuffer;
 }

@@ -19,7 +19,12 @@ import {
   replayAnswer,
 } from "./answer.ts";
 import { Exchange, storeDownRetryAfterMs } from "./exchange.ts";
-import { type FingerprintRequest, fingerprintRequest, type HttpRequest } from "./request.ts";
+import {
+  type FingerprintRequest,
+  fingerprintRequest,
+  type HttpRequest,
+  RequestAbortedError,
+} from "./request.ts";
 import { statusLocation } from "./status.ts";
 
 /** What a route may say on top of the defaults of `createLatchkey`. */
@@ -108,11 +113,7 @@ export class Gate<Native> {
     }
 
     const reading = await request.body(policy.requestBytesMax);
-    if (reading.kind === "tooLarge") {
-      return this.#refuse(key, "body-too-large", {
-        detail: `Protected requests may have a body of up to ${policy.requestBytesMax} bytes. Nothing was executed.`,
-      });
-    }
+    if (reading.kind === "tooLarge") return { kind: "answer", answer: this.tooLarge(request) };
     const fingerprint = this.#fingerprint(request, reading.body);
     if (fingerprint.kind === "refused") {
       return this.#refuse(key, "body-ambiguous", { detail: ambiguousDetails[fingerprint.reason] });
@@ -127,6 +128,29 @@ export class Gate<Native> {
       policy,
     });
     return this.#arrivalOf(verdict, request, { scope, key });
+  }
+
+  /** The answer to a body that is too large, for frameworks that read it before the request arrives here. */
+  tooLarge(request: Pick<HttpRequest, "keyFields">): HttpAnswer {
+    const parsed = parseKey(request.keyFields, this.policy.keyFormat);
+    return problemAnswer(this.#context(parsed.kind === "key" ? parsed.key : undefined), "body-too-large", {
+      detail: `Protected requests may have a body of up to ${this.policy.requestBytesMax} bytes. Nothing was executed.`,
+    });
+  }
+
+  /**
+   * What becomes of a request that could not be let in, because its tenant function threw or the like, where no
+   * framework answers for errors. Nothing was reserved.
+   */
+  failed(error: unknown): Arrival {
+    // The bug must surface, but not by ending the process that serves all the others. A client that went away is none.
+    if (!(error instanceof RequestAbortedError)) {
+      process.emitWarning(error instanceof Error ? error : String(error));
+    }
+    return this.#refuse(undefined, "handler-failed", {
+      detail:
+        "The request failed inside the service before it was executed. Send it again with the same key.",
+    });
   }
 
   #arrivalOf(

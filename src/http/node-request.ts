@@ -1,7 +1,9 @@
-import type { IncomingMessage } from "node:http";
+import { IncomingMessage } from "node:http";
+import type { Readable } from "node:stream";
 import { ConfigError } from "../core/errors.ts";
 import type { RequestBody } from "../core/fingerprint.ts";
-import { type BodyReading, type HttpRequest, splitTarget } from "./request.ts";
+import { lastingSocket } from "./lasting-socket.ts";
+import { type BodyReading, type HttpRequest, RequestAbortedError, splitTarget } from "./request.ts";
 
 /** A Node request as the gate wants it. `native` is what the framework calls its request. */
 export function nodeRequest(req: IncomingMessage, native: unknown): HttpRequest {
@@ -40,32 +42,49 @@ const bodies = new WeakMap<IncomingMessage, Uint8Array>();
 
 /** Reads the whole body and puts it back, so that whoever comes next can read it as if nobody had. */
 export async function readNodeBody(req: IncomingMessage, bytesMax: number): Promise<BodyReading> {
+  const isFirst = !bodies.has(req);
+  const reading = await bufferNodeBody(req, req, bytesMax);
+  if (isFirst && bodies.has(req)) outliveTheClient(req);
+  return reading;
+}
+
+/** Buffers a body that a framework is about to read from `source`, and remembers it for the gate. */
+export async function bufferNodeBody(
+  req: IncomingMessage,
+  source: Readable,
+  bytesMax: number,
+): Promise<BodyReading> {
   const known = bodies.get(req);
-  if (known !== undefined) {
-    return known.byteLength > bytesMax
-      ? { kind: "tooLarge" }
-      : { kind: "body", body: { kind: "bytes", bytes: known } };
-  }
+  if (known !== undefined) return known.byteLength > bytesMax ? tooLarge : bytesOf(known);
   if (Number(req.headers["content-length"]) > bytesMax) {
-    req.resume();
-    return { kind: "tooLarge" };
+    // The body is of no interest, but an unread one would block the connection.
+    source.resume();
+    return tooLarge;
   }
-  if (!hasBody(req)) return { kind: "body", body: { kind: "bytes", bytes: noBytes } };
-  if (req.readableDidRead) return { kind: "body", body: bodyLeftByParser(req) };
-  const bytes = await drainAndPutBack(req, bytesMax);
+  if (!mayHaveBody(req)) return bytesOf(noBytes);
+  // A small body came with the head and is complete as soon as the parser, which is calling us, goes on.
+  await undefined;
+  if (source.readableDidRead) return { kind: "body", body: bodyLeftByParser(req) };
+  if (source.readableEnded) return bytesOf(noBytes);
+  const bytes = await drainAndPutBack(source, bytesMax);
   if (bytes === undefined) {
-    // The rest is of no interest, but an unread body would block the connection.
-    req.resume();
-    return { kind: "tooLarge" };
+    source.resume();
+    return tooLarge;
   }
   bodies.set(req, bytes);
-  return { kind: "body", body: { kind: "bytes", bytes } };
+  return bytesOf(bytes);
 }
 
 const noBytes = new Uint8Array();
+const tooLarge: BodyReading = { kind: "tooLarge" };
 
-/** RFC 9112: a request has a body if and only if one of these fields says so. */
-function hasBody(req: IncomingMessage): boolean {
+function bytesOf(bytes: Uint8Array): BodyReading {
+  return { kind: "body", body: { kind: "bytes", bytes } };
+}
+
+/** RFC 9112: an HTTP/1 request has a body if and only if one of these fields says so. Elsewhere only reading tells. */
+function mayHaveBody(req: IncomingMessage): boolean {
+  if (!(req instanceof IncomingMessage)) return true;
   if (req.headers["transfer-encoding"] !== undefined) return true;
   const length = req.headers["content-length"];
   return length !== undefined && length !== "0";
@@ -95,43 +114,71 @@ function bodyLeftByParser(req: IncomingMessage): RequestBody {
 /**
  * Reads to the end and pushes everything back before the stream can emit `end`. That is possible because `end` is
  * emitted only once the buffer is empty, and `unshift` refills it in the same turn in which the last chunk was taken.
+ * Answers undefined when there are more than `bytesMax`.
  */
-function drainAndPutBack(req: IncomingMessage, bytesMax: number): Promise<Uint8Array | undefined> {
+function drainAndPutBack(stream: Readable, bytesMax: number): Promise<Uint8Array | undefined> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let length = 0;
-    const onReadable = () => {
-      for (let chunk: Buffer | null = req.read(); chunk !== null; chunk = req.read()) {
-        chunks.push(chunk);
-        length += chunk.byteLength;
+    const take = () => {
+      // An empty stream is not asked: if it has ended, it would say so now, and whoever comes next would wait for
+      // that in vain.
+      while (stream.readableLength > 0) {
+        const chunk = stream.read() as Buffer | string | null;
+        if (chunk === null) break;
+        const bytes =
+          typeof chunk === "string" ? Buffer.from(chunk, stream.readableEncoding ?? "utf8") : chunk;
+        chunks.push(bytes);
+        length += bytes.byteLength;
       }
       if (length > bytesMax) finish(undefined);
-      else if (req.complete) putBack();
+      else if (hasEnded(stream)) putBack();
     };
     const putBack = () => {
       const bytes = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
-      stop();
-      if (bytes.byteLength > 0) req.unshift(bytes);
-      resolve(bytes);
+      if (bytes.byteLength > 0) stream.unshift(bytes);
+      finish(bytes);
     };
     const finish = (result: Uint8Array | undefined) => {
       stop();
       resolve(result);
     };
-    // Nothing was reserved yet, so a client that goes away while it sends leaves nothing behind.
     const onGone = () => {
       stop();
-      reject(new Error("the client closed the connection before its request was complete"));
+      reject(new RequestAbortedError());
     };
     const stop = () => {
-      req.off("readable", onReadable);
-      req.off("end", putBack);
-      req.off("error", onGone);
-      req.off("close", onGone);
+      stream.off("readable", take);
+      stream.off("error", onGone);
+      stream.off("close", onGone);
     };
-    req.on("readable", onReadable);
-    req.on("end", putBack);
-    req.on("error", onGone);
-    req.on("close", onGone);
+    if (stream.destroyed) return onGone();
+    if (hasEnded(stream)) return take();
+    stream.on("readable", take);
+    stream.on("error", onGone);
+    stream.on("close", onGone);
+  });
+}
+
+/**
+ * Whether everything has arrived, read or not. `readableEnded` says so only when all of it was read, and `complete`
+ * is set too early on requests that do not come from a socket.
+ */
+function hasEnded(stream: Readable): boolean {
+  return (stream as unknown as { _readableState: { ended: boolean } })._readableState.ended;
+}
+
+/**
+ * The whole body is here. When the client goes away, Node destroys the request with what nobody has read yet, and body
+ * parsers do not even try; a handler that has begun would then work with half a request.
+ */
+function outliveTheClient(req: IncomingMessage): void {
+  const { destroy, socket } = req;
+  req.socket = lastingSocket(socket);
+  req.destroy = (error) =>
+    (error as { code?: string } | undefined)?.code === "ECONNRESET" ? req : destroy.call(req, error);
+  req.once("end", () => {
+    req.socket = socket;
+    req.destroy = destroy;
   });
 }

@@ -15,6 +15,19 @@ export type BodyReading =
   | { readonly kind: "body"; readonly body: RequestBody }
   | { readonly kind: "tooLarge" };
 
+/** The client went away while it was sending. Nothing was reserved yet, so it leaves nothing behind. */
+export class RequestAbortedError extends Error {
+  // What frameworks read off an error: it is no fault of the server's, and there is nobody to answer.
+  readonly status = 400;
+  readonly statusCode = 400;
+  readonly code = "ECONNABORTED";
+
+  constructor() {
+    super("the client closed the connection before its request was complete");
+    this.name = "RequestAbortedError";
+  }
+}
+
 /** What a route's own `fingerprint` function selects the business parameters from. */
 export interface FingerprintRequest extends TenantRequest {
   readonly query: URLSearchParams;

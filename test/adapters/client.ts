@@ -1,4 +1,10 @@
-import { Agent, type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, request } from "node:http";
+import {
+  Agent,
+  type ClientRequest,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  request,
+} from "node:http";
 import { connect } from "node:net";
 
 /** One request as a case describes it; what is left out is the same in every case. */
@@ -55,7 +61,8 @@ export function open(origin: string, sending: Sending): OpenExchange {
     ...(chunks === undefined ? {} : { "transfer-encoding": "chunked" }),
     ...sending.headers,
   };
-  const sent = request(new URL(path, origin), { method, headers, ...(agent === undefined ? {} : { agent }) });
+  // Without an agent of its own every request has a connection of its own.
+  const sent = request(new URL(path, origin), { method, headers, agent: agent ?? false });
   const response = new Promise<IncomingMessage>((resolve, reject) => {
     sent.on("response", resolve);
     sent.on("error", reject);

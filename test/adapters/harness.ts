@@ -1,6 +1,7 @@
 import type { Agent, Server } from "node:http";
+import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
-import { systemRuntime } from "../../src/engine/runtime.ts";
+import { type Runtime, systemRuntime } from "../../src/engine/runtime.ts";
 import {
   createLatchkey,
   type Latchkey,
@@ -21,7 +22,10 @@ export interface Case {
 }
 
 /** Runs every case against one framework. An exemption is shown with its reason, never left out. */
-export function describeAdapter(framework: Framework, topics: Readonly<Record<string, readonly Case[]>>): void {
+export function describeAdapter(
+  framework: Framework,
+  topics: Readonly<Record<string, readonly Case[]>>,
+): void {
   describe(framework.name, () => {
     for (const [topic, cases] of Object.entries(topics)) {
       describe(topic, () => {
@@ -106,16 +110,12 @@ export class Site {
   /** How often a handler ran. */
   executions = 0;
   readonly #server: Server;
-  readonly #faults: { choose: (verb: string) => Fault };
+  readonly #faults: Faults;
   readonly #agent: Agent = keptConnection();
   #connections = 0;
+  #lastConnection: Socket | undefined;
 
-  private constructor(parts: {
-    latchkey: Latchkey;
-    store: FaultyStore;
-    server: Server;
-    faults: { choose: (verb: string) => Fault };
-  }) {
+  private constructor(parts: { latchkey: Latchkey; store: FaultyStore; server: Server; faults: Faults }) {
     this.latchkey = parts.latchkey;
     this.store = parts.store;
     this.#server = parts.server;
@@ -125,6 +125,7 @@ export class Site {
     this.latchkey.subscribe((event) => this.events.push(event));
     this.#server.on("connection", (socket) => {
       this.#connections += 1;
+      this.#lastConnection = socket;
       socket.on("close", () => {
         this.#connections -= 1;
       });
@@ -133,10 +134,10 @@ export class Site {
 
   static async start(framework: Framework, options: SiteOptions): Promise<Site> {
     const { handler = () => json(201, { charged: 10 }), policy = {}, clock } = options;
-    const faults: { choose: (verb: string) => Fault } = { choose: () => ({ kind: "none" }) };
+    const faults = new Faults();
     const store = faultyStore({
       store: memoryStore(clock === undefined ? {} : { clock }),
-      runtime: systemRuntime,
+      runtime: faults.runtime,
       choose: (verb) => faults.choose(verb),
     });
     const latchkey = createLatchkey({ tenant: "single", ...options.latchkey, store });
@@ -163,6 +164,11 @@ export class Site {
     return site;
   }
 
+  /** How many bytes have come over the connection that was opened last. */
+  get received(): number {
+    return this.#lastConnection?.bytesRead ?? 0;
+  }
+
   /** Over a connection of its own, unless the sending says otherwise. */
   send(sending: Sending = {}): Promise<Answer> {
     return send(this.origin, sending);
@@ -182,8 +188,10 @@ export class Site {
     this.#faults.choose = choose;
   }
 
+  /** Lets calls through again, those that hang first. */
   repairStore(): void {
-    this.#faults.choose = () => ({ kind: "none" });
+    this.#faults.choose = works;
+    this.#faults.release();
   }
 
   /** Resolves once such an event has happened, now or earlier. */
@@ -214,6 +222,28 @@ export class Site {
   }
 }
 
+const works = (): Fault => ({ kind: "none" });
+
+/** The fault of a call that does not come back before the store is repaired. */
+export const hangs: Fault = { kind: "delay", ms: Number.POSITIVE_INFINITY };
+
+class Faults {
+  choose: (verb: string) => Fault = works;
+  readonly #hanging: (() => void)[] = [];
+  readonly runtime: Runtime = {
+    ...systemRuntime,
+    setTimer: (run, ms) => {
+      if (Number.isFinite(ms)) return systemRuntime.setTimer(run, ms);
+      this.#hanging.push(run);
+      return () => {};
+    },
+  };
+
+  release(): void {
+    for (const run of this.#hanging.splice(0)) run();
+  }
+}
+
 /** Waits for a condition, looking at it whenever the event loop comes round. */
 export async function until(what: string, condition: () => boolean): Promise<void> {
   const giveUpAt = Date.now() + 5000;
@@ -223,15 +253,15 @@ export async function until(what: string, condition: () => boolean): Promise<voi
   }
 }
 
-export interface Deferred<T = void> extends PromiseLike<T> {
-  resolve(value: T): void;
+export interface Deferred extends Promise<void> {
+  resolve(): void;
 }
 
 /** A promise that a test resolves when it wants to. */
-export function deferred<T = void>(): Deferred<T> {
-  let resolve: (value: T) => void = () => {};
-  const promise = new Promise<T>((yes) => {
+export function deferred(): Deferred {
+  let resolve = () => {};
+  const promise = new Promise<void>((yes) => {
     resolve = yes;
   });
-  return { resolve: (value) => resolve(value), then: promise.then.bind(promise) };
+  return Object.assign(promise, { resolve: () => resolve() });
 }

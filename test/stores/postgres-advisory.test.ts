@@ -70,6 +70,16 @@ it("the end of a session frees its keys at once, though their leases are far fro
   expect(other.timesLost).toBe(0);
 });
 
+it("fifty duplicates find a dead session at once, and do not hide it from each other", async () => {
+  const dying = owning();
+  const other = owning();
+  const first = request({ onCrash: "reconcile" });
+  await leaseOf(dying.store, first);
+  await dying.kill();
+  const answers = await Promise.all(Array.from({ length: 50 }, () => other.store.reserve(again(first))));
+  expect(answers.map(({ kind }) => kind)).toEqual(answers.map(() => "unknown"));
+});
+
 it("a reader and the sweeper see the end of a session, and leave live ones alone", async () => {
   const dying = owning();
   const living = owning();
@@ -150,7 +160,7 @@ it("a lease that comes when its session is gone is refused, and given back", asy
       return answer;
     },
     connect: () => pool.connect(),
-    on: () => {},
+    on: pool.on.bind(pool),
   }));
   const replayed = request();
   await process.store.settle(await leaseOf(process.store, replayed), complete);

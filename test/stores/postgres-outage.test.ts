@@ -2,8 +2,11 @@ import pg from "pg";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { StoreError } from "../../src/core/errors.ts";
+import type { Store } from "../../src/core/store.ts";
+import type { Query } from "../../src/stores/postgres/database.ts";
 import { pgDatabase } from "../../src/stores/postgres/pg.ts";
 import { Sessions, type SessionTiming } from "../../src/stores/postgres/session.ts";
+import { pingSession } from "../../src/stores/postgres/statements.ts";
 import { migrate, postgresStore } from "../../src/stores/postgres/store.ts";
 import { type PostgresServer, startPostgres, type TestDatabase } from "../support/postgres-server.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
@@ -31,60 +34,47 @@ it("while the server is down every request is refused, and after it is back the 
     "pg, owning": postgresStore(pool, { lock: "advisory" }),
     "postgres.js": postgresStore(sql, { listen: true }),
   };
-  const before = new Map<string, { first: ReturnType<typeof request>; woken: boolean }>();
-  for (const [name, store] of Object.entries(stores)) {
-    const first = request();
-    await store.settle(await leaseOf(store, first), complete);
-    await store.watch?.(first, () => {});
-    before.set(name, { first, woken: false });
-  }
+  const first = request();
+  await stores.pg.settle(await leaseOf(stores.pg, first), complete);
+  for (const store of Object.values(stores)) await store.watch?.(first, () => {});
+
   await server.stop();
   for (const [name, store] of Object.entries(stores)) {
     await expect(store.reserve(request()), name).rejects.toThrow(StoreError);
     await expect(store.renew([{ ...request(), fence: 1 }], 1), name).rejects.toThrow(StoreError);
   }
+
   await server.start();
   for (const [name, store] of Object.entries(stores)) {
-    const first = before.get(name)?.first ?? request();
     // Connections that were open when the server stopped may each fail once more.
-    await eventually(() =>
-      store.reserve(again(first)).then(
-        ({ kind }) => kind === "replay",
-        () => false,
-      ),
-    );
-    expect(await store.settle(await leaseOf(store, request()), complete), name).toMatchObject({
-      kind: "settled",
-    });
-  }
-  for (const store of Object.values(stores)) {
-    if (store.watch === undefined) continue;
-    const { watch } = store;
-    let woken = false;
+    await eventually(() => succeeds(store.reserve(again(first))));
     const lease = await leaseOf(store, request());
-    await eventually(() =>
-      watch(lease, () => {
-        woken = true;
-      }).then(
-        () => true,
-        () => false,
-      ),
-    );
-    // The driver's listener may still be on its way back; a settlement is told once, so renew what can be watched.
-    await eventually(async () => {
-      const next = await leaseOf(store, request());
-      await watch(next, () => {
-        woken = true;
-      });
-      await store.settle(next, complete);
-      await new Promise((resolve) => setTimeout(resolve, 50));
-      return woken;
-    });
+    expect(await store.settle(lease, complete), name).toMatchObject({ kind: "settled" });
+    if (store.watch !== undefined) await eventually(() => isWoken(store));
     await store.close();
   }
   await pool.end();
   await sql.end();
 });
+
+async function succeeds(promise: Promise<unknown>): Promise<boolean> {
+  return promise.then(
+    () => true,
+    () => false,
+  );
+}
+
+/** Whether a settlement reaches a waiter now. Listening may still be on its way back, and each is told only once. */
+async function isWoken(store: Store): Promise<boolean> {
+  const lease = await leaseOf(store, request());
+  let woken = false;
+  const wake = () => {
+    woken = true;
+  };
+  if (!(await succeeds(store.watch?.(lease, wake) ?? Promise.reject()))) return false;
+  await store.settle(lease, complete);
+  return succeeds(eventually(() => woken, 200));
+}
 
 describe("a session behind a network that fails", () => {
   const timing: SessionTiming = { pingMs: 20, timeoutMs: 200, backoffMs: 10, backoffMsMax: 40 };
@@ -102,12 +92,21 @@ describe("a session behind a network that fails", () => {
     await proxy.close();
   });
 
-  function sessions() {
-    const { push } = pgDatabase(pool);
+  function sessions(through = pool, asked: (text: string) => void = () => {}) {
+    const { push } = pgDatabase(through);
     if (push.kind !== "connection") throw new Error("a pg pool has connections");
+    const { connect } = push;
     const seen = { ended: 0 };
     const kept = new Sessions({
-      connect: push.connect,
+      async connect() {
+        const connection = await connect();
+        const query: Query = (text, parameters) => {
+          const answer = connection.query(text, parameters);
+          asked(text);
+          return answer as never;
+        };
+        return { ...connection, query };
+      },
       owns: true,
       heard: () => {},
       ended: () => {
@@ -116,6 +115,11 @@ describe("a session behind a network that fails", () => {
       timing,
     });
     return { kept, seen };
+  }
+
+  function pauseFor(ms: number): void {
+    const end = performance.now() + ms;
+    while (performance.now() < end);
   }
 
   it("a connection that goes silent is noticed, and replaced when the network is back", async () => {
@@ -128,16 +132,25 @@ describe("a session behind a network that fails", () => {
     await expect(kept.ready()).rejects.toThrow(/did not answer within 200 ms/);
     await expect(kept.ready()).rejects.toThrow(/did not answer within 200 ms/);
     proxy.flow();
-    await eventually(() =>
-      kept.ready().then(
-        (session) => session.isAlive,
-        () => false,
-      ),
-    );
+    await eventually(() => succeeds(kept.ready()));
     const second = await kept.ready();
     expect(second.number).toBeGreaterThan(first.number as number);
     expect(seen.ended).toBe(1);
     await kept.close();
+  });
+
+  it("a pause of this process is not taken for silence of the server", async () => {
+    // The proxy is in this process and would pause as well.
+    const direct = new pg.Pool({ connectionString: database.url });
+    const { kept, seen } = sessions(direct, (text) => {
+      // Begins when the question is under way and its timer is running, and outlasts both the timer and the answer.
+      if (text === pingSession) queueMicrotask(() => pauseFor(2 * timing.timeoutMs));
+    });
+    await kept.ready();
+    await new Promise((resolve) => setTimeout(resolve, 2 * timing.timeoutMs));
+    expect(seen.ended).toBe(0);
+    await kept.close();
+    await direct.end();
   });
 
   it("a connection that is cut is noticed at once", async () => {
@@ -188,6 +201,31 @@ describe("a session over a connection that misbehaves", () => {
     pid = 101;
     await eventually(() => ended === 1);
     expect(session.isAlive).toBe(false);
+    await kept.close();
+  });
+
+  it("goes on trying to come back, though somebody else asked in vain meanwhile", async () => {
+    const connections: ReturnType<typeof fakeConnection>[] = [];
+    let isNetworkUp = true;
+    const kept = new Sessions({
+      async connect() {
+        await new Promise((resolve) => setTimeout(resolve, isNetworkUp ? 0 : 20));
+        if (!isNetworkUp) throw new Error("no route to host");
+        const connection = fakeConnection(() => 1);
+        connections.push(connection);
+        return connection;
+      },
+      owns: false,
+      heard: () => {},
+      ended: () => {},
+      timing,
+    });
+    await kept.ready();
+    isNetworkUp = false;
+    connections[0]?.destroy();
+    await expect(kept.ready()).rejects.toThrow(/no route to host/);
+    isNetworkUp = true;
+    await eventually(() => connections.length === 2);
     await kept.close();
   });
 

@@ -297,6 +297,54 @@ describe("who comes in between", () => {
   });
 });
 
+it("keys of any text are renewed, in order", async () => {
+  const keys = ["NULL", "", "{a,b}", 'quo"te', "back\\slash", " space ", "comma,", "🙂"];
+  const leases = await Promise.all(keys.map((key) => leaseOf(store, request({ scope: `{"${key}"}`, key }))));
+  const stranger = { ...request(), fence: 1 };
+  expect(await store.renew([...leases, stranger], 60_000)).toEqual([...keys.map(() => "held"), "lost"]);
+});
+
+it("all times are whole milliseconds, so that SQL and decide never disagree on one", async () => {
+  const first = request({ leaseMs: 1000.7, retentionMs: 1000.3 });
+  const lease = await leaseOf(store, first);
+  const running = await store.read(first);
+  await store.settle(lease, { ...complete, retentionMs: 999.9 });
+  const completed = await store.read(first);
+  for (const reading of [running, completed]) {
+    const times = Object.entries({ ...reading.record, now: reading.now }).filter(
+      ([, v]) => typeof v === "number",
+    );
+    expect(times.length).toBeGreaterThan(4);
+    for (const [name, time] of times) expect(time, name).toSatisfy(Number.isInteger);
+  }
+});
+
+it("the sweeper and the reaper pass by what others hold", async () => {
+  const dead = request({ scope: "held", leaseMs: 0 });
+  const over = request({ scope: "held" });
+  const kept = request({ scope: "held" });
+  await leaseOf(store, dead);
+  await store.settle(await leaseOf(store, kept), { ...complete, retentionMs: 0 });
+  await store.reap({ limit: 1000, expiry: "soft" });
+  await store.settle(await leaseOf(store, over), { ...complete, retentionMs: 0 });
+
+  const holder = await pool.connect();
+  await holder.query("BEGIN");
+  await holder.query("SELECT FROM latchkey_records WHERE scope = 'held' FOR UPDATE");
+  await store.sweep({ limit: 1000 });
+  await store.reap({ limit: 1000, expiry: "soft" });
+  await store.reap({ limit: 1000, expiry: "delete" });
+  await holder.query("ROLLBACK");
+  holder.release();
+
+  const states = async () =>
+    Promise.all([dead, over, kept].map(async (id) => (await store.read(id)).record?.state ?? "absent"));
+  expect(await states()).toEqual(["in_progress", "completed", "expired"]);
+  await store.sweep({ limit: 1000 });
+  await store.reap({ limit: 1000, expiry: "delete" });
+  expect(await states()).toEqual(["unknown", "absent", "absent"]);
+});
+
 it("a retention without an end lasts for a thousand years", async () => {
   const forever = { retentionMs: Number.POSITIVE_INFINITY };
   const first = request(forever);

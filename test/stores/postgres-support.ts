@@ -75,7 +75,7 @@ export const response: StoredResponse = {
   body: new TextEncoder().encode("done"),
 };
 
-export const complete: Settlement = { kind: "complete", response, retentionMs: 60_000 };
+export const complete = { kind: "complete", response, retentionMs: 60_000 } satisfies Settlement;
 
 /** Asks until the answer is yes. */
 export async function eventually(asked: () => Promise<boolean> | boolean, timeoutMs = 5_000): Promise<void> {

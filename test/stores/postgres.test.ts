@@ -80,7 +80,9 @@ function transactionPool(connectionString: string) {
       }
     },
     connect: () => next().connect(),
-    on: () => {},
+    on(event: "error", listener: (error: Error) => void) {
+      for (const member of members) member.on(event, listener);
+    },
   };
   return { client, end: () => Promise.all(members.map((member) => member.end())) };
 }

@@ -109,9 +109,7 @@ export class Sessions {
     const { backoffMs, backoffMsMax } = this.#timing;
     for (let delayMs = backoffMs; ; delayMs = Math.min(2 * delayMs, backoffMsMax)) {
       await new Promise<void>((resolve) => void setTimeout(resolve, delayMs).unref());
-      // Whoever needed it sooner has opened it meanwhile.
-      if (this.#closed || this.#current !== undefined) return;
-      if (await this.ready().catch(() => undefined)) return;
+      if (this.#closed || (await this.ready().catch(() => undefined))) return;
     }
   }
 
@@ -156,15 +154,17 @@ class OpenSession implements Session {
 /** The promise's value, unless it takes too long. What comes too late is handed to `late`. */
 function within<T>(ms: number, promise: Promise<T>, late?: (value: T) => void): Promise<T> {
   return new Promise((resolve, reject) => {
-    let tooLate = false;
-    const timer = setTimeout(() => {
-      tooLate = true;
+    let isTooLate = false;
+    const giveUp = () => {
+      isTooLate = true;
       reject(new StoreError(`Postgres did not answer within ${ms} ms`));
-    }, ms);
+    };
+    // After a long pause of this process, timers come before answers that arrived during it. Those are heard first.
+    const timer = setTimeout(() => setImmediate(giveUp), ms);
     promise.then(
       (value) => {
         clearTimeout(timer);
-        if (tooLate) late?.(value);
+        if (isTooLate) late?.(value);
         resolve(value);
       },
       (error) => {

@@ -158,7 +158,10 @@ export const bodyCases: readonly Case[] = [
       const first = await site.send({ headers, body: "{" });
       expect([400, 500]).toContain(first.status);
       const second = await site.send({ headers, body: "{" });
-      expect({ status: second.status, text: second.text }).toEqual({ status: first.status, text: first.text });
+      expect({ status: second.status, text: second.text }).toEqual({
+        status: first.status,
+        text: first.text,
+      });
       expect(site.executions).toBe(0);
       expect((await site.send({ key: "another" })).status).toBe(201);
     },

@@ -1,6 +1,5 @@
 import { createServer, type RequestListener } from "node:http";
-import { Readable } from "node:stream";
-import { pipeline } from "node:stream";
+import { pipeline, Readable } from "node:stream";
 import express5, {
   type ErrorRequestHandler,
   type NextFunction,

@@ -111,7 +111,8 @@ function give(reply: FastifyReply, answer: Reply): FastifyReply {
 function head(reply: FastifyReply, answer: { readonly status: number; readonly fields: Fields }) {
   reply.code(answer.status);
   for (const [name, value] of answer.fields) {
-    const before = reply.getHeader(name) as string | string[] | undefined;
+    // Fastify collects cookies by itself.
+    const before = name === "set-cookie" ? undefined : (reply.getHeader(name) as string | undefined);
     reply.header(name, before === undefined ? value : [before, value].flat());
   }
   return reply;

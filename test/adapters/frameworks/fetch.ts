@@ -75,7 +75,10 @@ export function responseOf(reply: Reply): Response {
     case "empty":
       return new Response(null, { status: reply.status });
     case "pieces":
-      return new Response(webStream(() => Readable.from(reply.pieces)), init(reply));
+      return new Response(
+        webStream(() => Readable.from(reply.pieces)),
+        init(reply),
+      );
     case "stream":
       return new Response(webStream(reply.source), init(reply));
     case "fail":
@@ -134,6 +137,9 @@ function bridge(fetch: Fetch): RequestListener {
     } catch {
       if (res.headersSent) res.destroy();
       else res.writeHead(500).end();
+    } finally {
+      // What the function did not read must not stand in the way of the next request on this connection.
+      req.removeAllListeners("data").resume();
     }
   };
 }

@@ -48,7 +48,8 @@ function handlerOf(handler: Handler, { parse, mount }: Application): NodeHandler
       },
     };
     const reply = handler(visit);
-    const written = reply instanceof Promise ? reply.then((it) => writeReply(res, it)) : writeReply(res, reply);
+    const written =
+      reply instanceof Promise ? reply.then((it) => writeReply(res, it)) : writeReply(res, reply);
     if (mount !== "nowhere") return written;
     // Without Latchkey there is nobody who would answer for a handler that failed.
     return written.catch((error) => {

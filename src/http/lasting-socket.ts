@@ -1,0 +1,17 @@
+/**
+ * A connection as somebody sees it who must not learn yet that its client has gone. Body parsers do not read a
+ * request, and frameworks do not send a response, whose connection looks closed; but a request that was let in is
+ * executed to its end, whoever is still there to hear the answer.
+ */
+export function lastingSocket<Socket extends object>(socket: Socket): Socket {
+  return new Proxy(socket, lasting) as Socket;
+}
+
+const lasting: ProxyHandler<object> = {
+  get(socket, name) {
+    if (name === "readable" || name === "writable") return true;
+    const value = Reflect.get(socket, name, socket);
+    // A method of a socket works on the socket alone, not on what stands in for it.
+    return typeof value === "function" ? value.bind(socket) : value;
+  },
+};

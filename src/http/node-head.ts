@@ -1,0 +1,68 @@
+import type { OutgoingHttpHeader, OutgoingHttpHeaders, ServerResponse } from "node:http";
+import type { HeaderPair } from "../core/response.ts";
+
+/** An answer's head, as it was when the answer was complete. */
+export interface Head {
+  readonly status: number;
+  readonly message: string;
+  readonly headers: OutgoingHttpHeaders;
+}
+
+export function headOf(res: ServerResponse): Head {
+  return { status: res.statusCode, message: res.statusMessage, headers: { ...res.getHeaders() } };
+}
+
+/** Undoes whatever was done to the head since. */
+export function restoreHead(res: ServerResponse, head: Head): void {
+  for (const name of res.getHeaderNames()) {
+    if (head.headers[name] === undefined) res.removeHeader(name);
+  }
+  for (const [name, value] of Object.entries(head.headers)) {
+    if (value !== undefined && res.getHeader(name) !== value) res.setHeader(name, value);
+  }
+  res.statusCode = head.status;
+  // HTTP/2 has no such thing, and complains when one is set.
+  if (res.statusMessage !== head.message) res.statusMessage = head.message;
+}
+
+/** All headers that are set, with repeated ones apart. */
+export function headerPairs(headers: OutgoingHttpHeaders): HeaderPair[] {
+  const pairs: HeaderPair[] = [];
+  for (const [name, value] of Object.entries(headers)) {
+    if (Array.isArray(value)) for (const one of value) pairs.push([name, one]);
+    else if (value !== undefined) pairs.push([name, String(value)]);
+  }
+  return pairs;
+}
+
+/** What `writeHead` takes: an object, or names and values in turn. */
+export function setHeaders(
+  res: ServerResponse,
+  headers: OutgoingHttpHeaders | OutgoingHttpHeader[] | undefined,
+): void {
+  if (headers === undefined) return;
+  if (!Array.isArray(headers)) {
+    for (const [name, value] of Object.entries(headers)) if (value !== undefined) res.setHeader(name, value);
+    return;
+  }
+  const byName = new Map<string, OutgoingHttpHeader>();
+  for (let index = 0; index < headers.length; index += 2) {
+    const name = String(headers[index]).toLowerCase();
+    const value = headers[index + 1] as OutgoingHttpHeader;
+    const before = byName.get(name);
+    byName.set(name, before === undefined ? value : [before, value].flat().map(String));
+  }
+  for (const [name, value] of byName) res.setHeader(name, value);
+}
+
+/** Fails where Node would, when the handler can still be told, and not when the answer is already stored. */
+export function assertHead(status: number, message: string | undefined): void {
+  if (!(status >= 100 && status <= 999)) {
+    throw Object.assign(new RangeError(`Invalid status code: ${status}`), {
+      code: "ERR_HTTP_INVALID_STATUS_CODE",
+    });
+  }
+  if (message !== undefined && /[^\t\x20-\x7e\x80-\xff]/.test(message)) {
+    throw Object.assign(new TypeError("Invalid character in statusMessage"), { code: "ERR_INVALID_CHAR" });
+  }
+}

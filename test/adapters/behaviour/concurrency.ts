@@ -1,0 +1,206 @@
+import { expect } from "vitest";
+import { currentOperation } from "../../../src/index.ts";
+import { manualClock } from "../../../src/testing/index.ts";
+import { json } from "../application.ts";
+import { expectProblem, expectReplay, expectRetryAfter } from "../assertions.ts";
+import { type Case, deferred, until } from "../harness.ts";
+
+const fifty = Array.from({ length: 50 });
+
+export const concurrencyCases: readonly Case[] = [
+  {
+    name: "of fifty identical requests at once one executes, and 49 are told to come back",
+    async run(trial) {
+      const finish = deferred();
+      const site = await trial.start({
+        handler: async () => {
+          await finish;
+          return json(201, { charged: 10 });
+        },
+      });
+      const answers = fifty.map(() => site.send());
+      await until("49 duplicates", () => reserved(site.events, "in_progress") === 49);
+      finish.resolve();
+      const settled = await Promise.all(answers);
+      const refused = settled.filter((answer) => answer.status === 409);
+      expect(refused).toHaveLength(49);
+      for (const answer of refused) {
+        expectProblem(answer, 409, "in-flight", "same-key");
+        expectRetryAfter(answer);
+      }
+      const first = settled.find((answer) => answer.status === 201);
+      if (first === undefined) throw new Error("nobody got the answer");
+      expectReplay(first, await site.send());
+      expect(site.executions).toBe(1);
+    },
+  },
+  {
+    name: "fifty identical requests that wait all get the one answer",
+    async run(trial) {
+      const finish = deferred();
+      const site = await trial.start({
+        policy: { onInFlight: "wait" },
+        handler: async () => {
+          await finish;
+          return json(201, { charged: 10 });
+        },
+      });
+      const answers = fifty.map(() => site.send());
+      await until("the handler to run", () => site.executions === 1);
+      finish.resolve();
+      const settled = await Promise.all(answers);
+      const first = settled.find((answer) => answer.headers["idempotency-replayed"] === undefined);
+      if (first === undefined) throw new Error("nobody executed");
+      for (const answer of settled) if (answer !== first) expectReplay(first, answer);
+      expect(site.executions).toBe(1);
+    },
+  },
+  {
+    name: "a wait that takes too long ends in 409",
+    async run(trial) {
+      const finish = deferred();
+      const site = await trial.start({
+        policy: { onInFlight: "wait", waitMs: 20 },
+        handler: async () => {
+          await finish;
+          return json(201, {});
+        },
+      });
+      const first = site.send();
+      await until("the handler to run", () => site.executions === 1);
+      const waited = await site.send();
+      expectProblem(waited, 409, "in-flight", "same-key");
+      expectRetryAfter(waited);
+      finish.resolve();
+      expectReplay(await first, await site.send());
+      expect(site.executions).toBe(1);
+    },
+  },
+  {
+    name: "another request under a key that is in flight is refused, not answered",
+    async run(trial) {
+      const finish = deferred();
+      const site = await trial.start({
+        policy: { onInFlight: "wait" },
+        handler: async () => {
+          await finish;
+          return json(201, {});
+        },
+      });
+      const first = site.send();
+      await until("the handler to run", () => site.executions === 1);
+      expectProblem(await site.send({ json: { amount: 11 } }), 422, "key-reused", "new-key");
+      finish.resolve();
+      expectReplay(await first, await site.send());
+      expect(site.executions).toBe(1);
+    },
+  },
+  {
+    name: "a refusal while in flight is never stored",
+    async run(trial) {
+      const finish = deferred();
+      const site = await trial.start({
+        handler: async () => {
+          await finish;
+          return json(201, { charged: 10 });
+        },
+      });
+      const first = site.send();
+      await until("the handler to run", () => site.executions === 1);
+      expectProblem(await site.send(), 409, "in-flight");
+      finish.resolve();
+      expectReplay(await first, await site.send());
+    },
+  },
+  {
+    name: "accept: a duplicate gets 202 and an address where the answer will be",
+    async run(trial) {
+      const finish = deferred();
+      const site = await trial.start({
+        policy: { onInFlight: "accept" },
+        latchkey: { statusPath: "/idempotency", tenant: (request) => request.header("x-tenant") },
+        handler: async () => {
+          await finish;
+          return json(201, { charged: 10 }, [["location", "/charges/1"]]);
+        },
+      });
+      const headers = { "x-tenant": "acme" };
+      const key = "key/1 ?";
+      const first = site.send({ key: `"${key}"`, headers });
+      await until("the handler to run", () => site.executions === 1);
+
+      const accepted = await site.send({ key: `"${key}"`, headers });
+      expect(accepted.status).toBe(202);
+      expectRetryAfter(accepted);
+      const address = String(accepted.headers.location);
+      expect(address).toBe(`/idempotency/${encodeURIComponent(key)}`);
+
+      const running = await site.send({ method: "GET", path: address, key: null, headers });
+      expect(running.status).toBe(202);
+      expect(running.headers.location).toBe(address);
+      expectRetryAfter(running);
+      const stranger = await site.send({
+        method: "GET",
+        path: address,
+        key: null,
+        headers: { "x-tenant": "zenith" },
+      });
+      expectProblem(stranger, 404, "key-not-found");
+      expectProblem(await site.send({ method: "GET", path: address, key: null }), 401, "tenant-missing");
+
+      finish.resolve();
+      expectReplay(await first, await site.send({ method: "GET", path: address, key: null, headers }));
+      expect(site.executions).toBe(1);
+    },
+  },
+  {
+    name: "accept: the address works where keys belong to an endpoint",
+    async run(trial) {
+      const finish = deferred();
+      const site = await trial.start({
+        policy: { onInFlight: "accept", scope: "tenant+endpoint" },
+        latchkey: { statusPath: "/idempotency" },
+        handler: async () => {
+          await finish;
+          return json(201, { charged: 10 });
+        },
+      });
+      const first = site.send();
+      await until("the handler to run", () => site.executions === 1);
+      const address = String((await site.send()).headers.location);
+      expect((await site.send({ method: "GET", path: address, key: null })).status).toBe(202);
+      finish.resolve();
+      expectReplay(await first, await site.send({ method: "GET", path: address, key: null }));
+    },
+  },
+  {
+    name: "the status resource answers 410 once the answer has expired",
+    async run(trial) {
+      const clock = manualClock();
+      const site = await trial.start({
+        clock: clock.now,
+        latchkey: { statusPath: "/idempotency", expiry: "soft" },
+        handler: async () => {
+          currentOperation().retainFor(1000);
+          return json(201, {});
+        },
+      });
+      const status = () => site.send({ method: "GET", path: "/idempotency/key-1", key: null });
+      expectProblem(await status(), 404, "key-not-found");
+      const first = await site.send();
+      expectReplay(first, await status());
+      await clock.advance(1001);
+      expectProblem(await status(), 410, "key-expired", "new-key");
+      expect(await site.latchkey.reap()).toEqual({ deleted: 0, expired: 1 });
+      expectProblem(await status(), 410, "key-expired", "new-key");
+      expect((await site.send()).headers["idempotency-replayed"]).toBeUndefined();
+      expect(site.executions).toBe(2);
+    },
+  },
+];
+
+function reserved(events: readonly { type: string }[], outcome: string): number {
+  return events.filter(
+    (event) => event.type === "reserved" && (event as { outcome?: string }).outcome === outcome,
+  ).length;
+}
