@@ -17,11 +17,13 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Context>): M
   const gate = new Gate(latchkey, policy);
   return async (c, next) => {
     if (!gate.protects(c.req.method)) return next();
+    const body = new ReadableAgain(c);
     const arrival = await gate.arrive(
-      fetchRequest(c.req.raw, { native: c, body: (bytesMax) => readBody(c, bytesMax) }),
+      fetchRequest(c.req.raw, { native: c, body: (bytesMax) => body.read(bytesMax) }),
     );
-    if (arrival.kind === "pass") return next();
     if (arrival.kind === "answer") return toResponse(arrival.answer);
+    body.putBack();
+    if (arrival.kind === "pass") return next();
     const response = await runFetchHandler(arrival.exchange, async () => {
       // Hono turns an error into a response, through the application's own `onError`, before this comes back.
       await next();
@@ -44,14 +46,30 @@ export function statusResource(
   };
 }
 
-/** Reads the body and puts it back, for handlers that read through `c.req` and for those that take `c.req.raw`. */
-async function readBody(c: Context, bytesMax: number): Promise<BodyReading> {
-  // What was read through `c.req` before is remembered there, whatever became of the request itself.
-  const isRemembered = Object.keys(c.req.bodyCache).length > 0;
-  const bytes = isRemembered
-    ? new Uint8Array(await c.req.arrayBuffer())
-    : await readFetchBody(c.req.raw, bytesMax);
-  if (bytes === undefined || bytes.byteLength > bytesMax) return { kind: "tooLarge" };
-  if (!isRemembered && c.req.raw.bodyUsed) c.req.raw = new Request(c.req.raw, { body: bytes });
-  return { kind: "body", body: { kind: "bytes", bytes } };
+/** Reads the body, and puts it back for handlers that read through `c.req` and for those that take `c.req.raw`. */
+class ReadableAgain {
+  readonly #c: Context;
+  #bytes: Uint8Array | undefined;
+
+  constructor(c: Context) {
+    this.#c = c;
+  }
+
+  async read(bytesMax: number): Promise<BodyReading> {
+    const { req } = this.#c;
+    // What was read through `c.req` before is remembered there, whatever became of the request itself.
+    const isRemembered = Object.keys(req.bodyCache).length > 0;
+    const bytes = isRemembered
+      ? new Uint8Array(await req.arrayBuffer())
+      : await readFetchBody(req.raw, bytesMax);
+    if (bytes === undefined || bytes.byteLength > bytesMax) return { kind: "tooLarge" };
+    if (!isRemembered) this.#bytes = bytes;
+    return { kind: "body", body: { kind: "bytes", bytes } };
+  }
+
+  /** Making a request is not cheap, so it is left to those that get as far as the handler. */
+  putBack(): void {
+    const { req } = this.#c;
+    if (this.#bytes !== undefined && req.raw.bodyUsed) req.raw = new Request(req.raw, { body: this.#bytes });
+  }
 }

@@ -1,3 +1,4 @@
+import type { ServerResponse } from "node:http";
 import type { CapturedResponse, HeaderPair, StoredResponse } from "../core/response.ts";
 import { toStoredResponse } from "../core/response.ts";
 import type { Execution, Settled } from "../engine/execution.ts";
@@ -50,6 +51,18 @@ export class Exchange {
   /** How much of a body is worth keeping; what is larger is only counted. */
   get responseBytesMax(): number {
     return this.#rules.responseBytesMax;
+  }
+
+  /** The headers of a Node response that are stored, with repeated ones apart. */
+  kept(res: Pick<ServerResponse, "getHeaderNames" | "getHeader">): HeaderPair[] {
+    const pairs: HeaderPair[] = [];
+    for (const name of res.getHeaderNames()) {
+      if (!this.#rules.allowedHeaders.has(name)) continue;
+      const value = res.getHeader(name);
+      if (Array.isArray(value)) for (const one of value) pairs.push([name, one]);
+      else if (value !== undefined) pairs.push([name, String(value)]);
+    }
+    return pairs;
   }
 
   /** What a streaming answer can say before its end; when it expires is known only then. */

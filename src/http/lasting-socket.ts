@@ -4,8 +4,13 @@
  * executed to its end, whoever is still there to hear the answer.
  */
 export function lastingSocket<Socket extends object>(socket: Socket): Socket {
-  return new Proxy(socket, lasting) as Socket;
+  // One connection serves many requests, and all of them may look at it through the same eyes.
+  const known = socket as { [lastingView]?: Socket };
+  known[lastingView] ??= new Proxy(socket, lasting) as Socket;
+  return known[lastingView];
 }
+
+const lastingView = Symbol("latchkey.lasting");
 
 const lasting: ProxyHandler<object> = {
   get(socket, name) {

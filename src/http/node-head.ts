@@ -1,38 +1,13 @@
 import type { OutgoingHttpHeader, OutgoingHttpHeaders, ServerResponse } from "node:http";
-import type { HeaderPair } from "../core/response.ts";
 
-/** An answer's head, as it was when the answer was complete. */
-export interface Head {
-  readonly status: number;
-  readonly message: string;
-  readonly headers: OutgoingHttpHeaders;
-}
-
-export function headOf(res: ServerResponse): Head {
-  return { status: res.statusCode, message: res.statusMessage, headers: { ...res.getHeaders() } };
-}
-
-/** Undoes whatever was done to the head since. */
-export function restoreHead(res: ServerResponse, head: Head): void {
+/** Gives a response the headers that it had before, and no others. */
+export function restoreHeaders(res: ServerResponse, headers: OutgoingHttpHeaders): void {
   for (const name of res.getHeaderNames()) {
-    if (head.headers[name] === undefined) res.removeHeader(name);
+    if (headers[name] === undefined) res.removeHeader(name);
   }
-  for (const [name, value] of Object.entries(head.headers)) {
+  for (const [name, value] of Object.entries(headers)) {
     if (value !== undefined && res.getHeader(name) !== value) res.setHeader(name, value);
   }
-  res.statusCode = head.status;
-  // HTTP/2 has no such thing, and complains when one is set.
-  if (res.statusMessage !== head.message) res.statusMessage = head.message;
-}
-
-/** All headers that are set, with repeated ones apart. */
-export function headerPairs(headers: OutgoingHttpHeaders): HeaderPair[] {
-  const pairs: HeaderPair[] = [];
-  for (const [name, value] of Object.entries(headers)) {
-    if (Array.isArray(value)) for (const one of value) pairs.push([name, one]);
-    else if (value !== undefined) pairs.push([name, String(value)]);
-  }
-  return pairs;
 }
 
 /** What `writeHead` takes: an object, or names and values in turn. */

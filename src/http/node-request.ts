@@ -7,21 +7,37 @@ import { type BodyReading, type HttpRequest, RequestAbortedError, splitTarget } 
 
 /** A Node request as the gate wants it. `native` is what the framework calls its request. */
 export function nodeRequest(req: IncomingMessage, native: unknown): HttpRequest {
-  // Express and Koa rewrite `url` below a mount point, and keep what the client sent.
-  const target = (req as { originalUrl?: string }).originalUrl ?? req.url ?? "/";
-  const { path, query } = splitTarget(target);
-  return {
-    method: req.method ?? "",
-    path,
-    query,
-    native,
-    header(name) {
-      const value = req.headers[name.toLowerCase()];
-      return Array.isArray(value) ? value.join(", ") : value;
-    },
-    keyFields: keyFieldsOf(req.rawHeaders),
-    body: (bytesMax) => readNodeBody(req, bytesMax),
-  };
+  return new NodeRequest(req, native);
+}
+
+class NodeRequest implements HttpRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  readonly native: unknown;
+  readonly keyFields: readonly string[];
+  readonly #req: IncomingMessage;
+
+  constructor(req: IncomingMessage, native: unknown) {
+    // Express and Koa rewrite `url` below a mount point, and keep what the client sent.
+    const target = (req as { originalUrl?: string }).originalUrl ?? req.url ?? "/";
+    const { path, query } = splitTarget(target);
+    this.method = req.method ?? "";
+    this.path = path;
+    this.query = query;
+    this.native = native;
+    this.keyFields = keyFieldsOf(req.rawHeaders);
+    this.#req = req;
+  }
+
+  header(name: string): string | undefined {
+    const value = this.#req.headers[name.toLowerCase()];
+    return Array.isArray(value) ? value.join(", ") : value;
+  }
+
+  body(bytesMax: number): Promise<BodyReading> {
+    return readNodeBody(this.#req, bytesMax);
+  }
 }
 
 /** Node joins repeated fields into one text; only the raw list shows that there were two. */
@@ -37,14 +53,15 @@ function keyFieldsOf(rawHeaders: readonly string[]): string[] {
 
 const keyHeader = "idempotency-key";
 
-/** What was read here and put back, so that a second reader of the same request finds it. */
-const bodies = new WeakMap<IncomingMessage, Uint8Array>();
+/** Where a request keeps what was read here and put back, so that a second reader of it finds it. */
+const bufferedBody = Symbol("latchkey.body");
+type Buffered = IncomingMessage & { [bufferedBody]?: Uint8Array };
 
 /** Reads the whole body and puts it back, so that whoever comes next can read it as if nobody had. */
 export async function readNodeBody(req: IncomingMessage, bytesMax: number): Promise<BodyReading> {
-  const isFirst = !bodies.has(req);
+  const known = (req as Buffered)[bufferedBody];
   const reading = await bufferNodeBody(req, req, bytesMax);
-  if (isFirst && bodies.has(req)) outliveTheClient(req);
+  if (known === undefined && (req as Buffered)[bufferedBody] !== undefined) outliveTheClient(req);
   return reading;
 }
 
@@ -54,7 +71,7 @@ export async function bufferNodeBody(
   source: Readable,
   bytesMax: number,
 ): Promise<BodyReading> {
-  const known = bodies.get(req);
+  const known = (req as Buffered)[bufferedBody];
   if (known !== undefined) return known.byteLength > bytesMax ? tooLarge : bytesOf(known);
   if (Number(req.headers["content-length"]) > bytesMax) {
     // The body is of no interest, but an unread one would block the connection.
@@ -71,7 +88,7 @@ export async function bufferNodeBody(
     source.resume();
     return tooLarge;
   }
-  bodies.set(req, bytes);
+  (req as Buffered)[bufferedBody] = bytes;
   return bytesOf(bytes);
 }
 
@@ -116,45 +133,52 @@ function bodyLeftByParser(req: IncomingMessage): RequestBody {
  * emitted only once the buffer is empty, and `unshift` refills it in the same turn in which the last chunk was taken.
  * Answers undefined when there are more than `bytesMax`.
  */
-function drainAndPutBack(stream: Readable, bytesMax: number): Promise<Uint8Array | undefined> {
+async function drainAndPutBack(stream: Readable, bytesMax: number): Promise<Uint8Array | undefined> {
+  const chunks: Buffer[] = [];
+  let length = take(stream, chunks);
+  while (!hasEnded(stream) && length <= bytesMax) {
+    await moreToRead(stream);
+    length += take(stream, chunks);
+  }
+  if (length > bytesMax) return undefined;
+  const bytes = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
+  if (length > 0) stream.unshift(bytes);
+  return bytes;
+}
+
+/**
+ * Takes what is there. An empty stream is not asked: if it has ended, it would say so now, and whoever comes next would
+ * wait for that in vain.
+ */
+function take(stream: Readable, chunks: Buffer[]): number {
+  let length = 0;
+  while (stream.readableLength > 0) {
+    const chunk = stream.read() as Buffer | string | null;
+    if (chunk === null) break;
+    const bytes = typeof chunk === "string" ? Buffer.from(chunk, stream.readableEncoding ?? "utf8") : chunk;
+    chunks.push(bytes);
+    length += bytes.byteLength;
+  }
+  return length;
+}
+
+function moreToRead(stream: Readable): Promise<void> {
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let length = 0;
-    const take = () => {
-      // An empty stream is not asked: if it has ended, it would say so now, and whoever comes next would wait for
-      // that in vain.
-      while (stream.readableLength > 0) {
-        const chunk = stream.read() as Buffer | string | null;
-        if (chunk === null) break;
-        const bytes =
-          typeof chunk === "string" ? Buffer.from(chunk, stream.readableEncoding ?? "utf8") : chunk;
-        chunks.push(bytes);
-        length += bytes.byteLength;
-      }
-      if (length > bytesMax) finish(undefined);
-      else if (hasEnded(stream)) putBack();
+    const stop = () => {
+      stream.off("readable", onReadable);
+      stream.off("error", onGone);
+      stream.off("close", onGone);
     };
-    const putBack = () => {
-      const bytes = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
-      if (bytes.byteLength > 0) stream.unshift(bytes);
-      finish(bytes);
-    };
-    const finish = (result: Uint8Array | undefined) => {
+    const onReadable = () => {
       stop();
-      resolve(result);
+      resolve();
     };
     const onGone = () => {
       stop();
       reject(new RequestAbortedError());
     };
-    const stop = () => {
-      stream.off("readable", take);
-      stream.off("error", onGone);
-      stream.off("close", onGone);
-    };
     if (stream.destroyed) return onGone();
-    if (hasEnded(stream)) return take();
-    stream.on("readable", take);
+    stream.on("readable", onReadable);
     stream.on("error", onGone);
     stream.on("close", onGone);
   });

@@ -1,10 +1,9 @@
 import type { OutgoingHttpHeader, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { HeaderPair } from "../core/response.ts";
 import { type HttpAnswer, headersByName } from "./answer.ts";
 import type { Exchange, Finish } from "./exchange.ts";
 import { lastingSocket } from "./lasting-socket.ts";
-import { assertHead, type Head, headerPairs, headOf, restoreHead, setHeaders } from "./node-head.ts";
+import { assertHead, restoreHeaders, setHeaders } from "./node-head.ts";
 import { adoptFinishListeners } from "./on-finished.ts";
 
 /** Sends an answer that Latchkey gives itself. */
@@ -33,15 +32,24 @@ export function captureNodeResponse(res: ServerResponse, exchange: Exchange): No
 type Callback = (error?: Error | null) => void;
 type Chunk = string | Uint8Array;
 
+/**
+ * `open`: the handler is making its answer. `complete`: it is there, and waits for the store. `sending`: it goes out.
+ * `spent`: it is gone, and nothing can be added to it.
+ */
+type State = "open" | "complete" | "sending" | "spent";
+
 export class NodeCapture {
   readonly #res: CapturedResponse;
   readonly #exchange: Exchange;
   /** What stood in the way before us, such as a compressing middleware: the answer goes out through it. */
-  readonly #below: Pick<ServerResponse, keyof typeof held | keyof typeof retired>;
+  readonly #below: Below;
   readonly #headersBefore: OutgoingHttpHeaders;
   readonly #finishListeners: { release(): void };
+  #state: State = "open";
   #socket: Socket | undefined;
   readonly #chunks: Uint8Array[] = [];
+  /** The whole answer, if the handler gave it as one text. */
+  #text: string | undefined;
   #bytes = 0;
   /** The status with which the answer was begun. */
   #begunStatus: number | undefined;
@@ -50,28 +58,16 @@ export class NodeCapture {
   /** What flows was given up, and something else is being answered that can no longer be sent. */
   #brokenOff = false;
   #unconfirmedWrites: Set<() => void> | undefined;
-  #ended = false;
-  #released = false;
   #clientGone = false;
 
   constructor(response: ServerResponse, exchange: Exchange) {
     const res = response as CapturedResponse;
     this.#res = res;
     this.#exchange = exchange;
-    this.#below = {
-      write: res.write,
-      end: res.end,
-      writeHead: res.writeHead,
-      flushHeaders: res.flushHeaders,
-      emit: res.emit,
-      destroy: res.destroy,
-      setHeader: res.setHeader,
-      appendHeader: res.appendHeader,
-      removeHeader: res.removeHeader,
-    };
+    this.#below = belowOf(res);
     this.#headersBefore = res.getHeaders();
     res[capture] = this;
-    Object.assign(res, held);
+    hold(res);
     this.#shieldSocket();
     this.#finishListeners = adoptFinishListeners(res);
     exchange.onTimeout((answer) => {
@@ -83,50 +79,72 @@ export class NodeCapture {
 
   /** Whether the answer is complete, whoever gave it. */
   get ended(): boolean {
-    return this.#ended;
+    return this.#state !== "open";
   }
 
   /** Sends something else than what the handler makes; what it still writes is dropped. */
   replace(answer: HttpAnswer): void {
-    this.#ended = true;
     this.#release(() => this.#sendInstead(answer));
   }
 
-  write(chunk: Chunk, { encoding, callback }: Trailing): boolean {
-    if (this.#ended) return ignored(callback, "write");
-    const bytes = toBytes(chunk, encoding);
+  write(chunk: Chunk, ...rest: unknown[]): boolean {
+    if (this.#state === "sending") return this.#below.write.apply(this.#res, [chunk, ...rest] as never);
+    const callback = callbackIn(rest);
+    if (this.#state !== "open") return ignored(callback, "write");
+    const bytes = toBytes(chunk, rest[0]);
     this.#begin();
     const writable = this.#exchange.streaming ? this.#pass(bytes, callback) : confirmed(callback);
     this.#keep(bytes);
     return writable;
   }
 
-  end(chunk: Chunk | null | undefined, { encoding, callback }: Trailing): void {
-    if (this.#ended) {
+  end(args: unknown[]): void {
+    if (this.#state === "sending") {
+      this.#below.end.apply(this.#res, args as never);
+      return;
+    }
+    const callback = callbackIn(args);
+    if (this.#state !== "open") {
       ignored(callback, "end");
       return;
     }
-    const last = chunk === undefined || chunk === null ? noBytes : toBytes(chunk, encoding);
+    const chunk = typeof args[0] === "function" ? undefined : (args[0] as Chunk | null | undefined);
     this.#begin();
+    if (typeof chunk === "string" && isUtf8(args[1]) && this.#bytes === 0) this.#text = chunk;
+    const last = chunk === undefined || chunk === null ? noBytes : toBytes(chunk, args[1]);
     this.#keep(last);
-    const head = headOf(this.#res);
-    this.#close();
-    this.#settle(head).then(
-      (finish) =>
+    const { statusCode, statusMessage } = this.#res;
+    this.#complete();
+    this.#settle().then(
+      (finish) => {
         this.#release(() => {
-          if (finish.kind === "replace") this.#sendInstead(finish.answer);
-          else if (this.#flowing) this.#sendEnd(last, callback);
-          else this.#send(head, finish.headers, callback);
-        }),
+          if (finish.kind === "replace") {
+            this.#sendInstead(finish.answer);
+            return;
+          }
+          if (this.#flowing) {
+            this.#sendEnd(last, callback);
+            return;
+          }
+          this.#res.statusCode = statusCode;
+          // HTTP/2 has no such thing, and complains when one is set.
+          if (this.#res.statusMessage !== statusMessage) this.#res.statusMessage = statusMessage;
+          this.#send(finish, callback);
+        });
+      },
       (error) => this.#release(() => this.#res.destroy(error)),
     );
   }
 
-  #settle(head: Head): Promise<Finish> {
-    const { status, headers } = head;
+  #settle(): Promise<Finish> {
+    const status = this.#res.statusCode;
     return this.#bytes > this.#exchange.responseBytesMax
       ? this.#exchange.finishOmitted(status, this.#bytes)
-      : this.#exchange.finish({ status, headers: headerPairs(headers), body: joined(this.#chunks) });
+      : this.#exchange.finish({
+          status,
+          headers: this.#exchange.kept(this.#res),
+          body: joined(this.#chunks),
+        });
   }
 
   /** Lets middleware that wraps `writeHead` have its say, as it has when Node writes the head by itself. */
@@ -135,13 +153,14 @@ export class NodeCapture {
     this.#startOverIfChanged();
   }
 
-  writeHead(status: number, rest: unknown[]): void {
+  writeHead(args: unknown[]): void {
     const res = this.#res;
-    if (this.#flowing && !isHeadSent(res)) {
-      this.#below.writeHead.apply(res, [status, ...rest] as never);
+    if (this.#state !== "open" || this.#flowing) {
+      // Node itself asks for the head when it sends the first bytes; anybody else comes too late.
+      if (this.#state !== "complete" || this.#flowing) this.ifStillPossible("writeHead", args);
       return;
     }
-    if (this.#ended) return;
+    const [status, ...rest] = args as [number, ...unknown[]];
     const [reason, headers] = typeof rest[0] === "string" ? rest : [undefined, rest[1] ?? rest[0]];
     assertHead(status, (reason as string | undefined) ?? res.statusMessage);
     if (typeof reason === "string") res.statusMessage = reason;
@@ -163,7 +182,8 @@ export class NodeCapture {
   }
 
   flushHeaders(): void {
-    if (this.#ended) return;
+    if (this.#state === "sending") this.#below.flushHeaders.call(this.#res);
+    if (this.#state !== "open") return;
     this.#begin();
     if (!this.#exchange.streaming || this.#clientGone || this.#brokenOff) return;
     this.#flow();
@@ -188,8 +208,6 @@ export class NodeCapture {
     for (const [name, value] of this.#exchange.streamHeaders) this.#res.setHeader(name, value);
     this.#flowing = true;
     override(this.#res, "headersSent", false);
-    const { setHeader, appendHeader, removeHeader } = retired;
-    Object.assign(this.#res, { setHeader, appendHeader, removeHeader });
   }
 
   #keep(bytes: Uint8Array): void {
@@ -199,14 +217,13 @@ export class NodeCapture {
     else this.#chunks.push(bytes);
   }
 
-  /** The answer is complete, and nothing can be added to it. */
-  #close(): void {
-    this.#ended = true;
-    override(this.#res, "writableEnded", true);
+  #complete(): void {
+    this.#state = "complete";
+    markEnded(this.#res, true);
   }
 
   emit(event: string, args: unknown[]): boolean {
-    if (event === "close" && !this.#released) {
+    if (event === "close" && (this.#state === "open" || this.#state === "complete")) {
       this.#outliveTheClient();
       return false;
     }
@@ -229,13 +246,17 @@ export class NodeCapture {
     // A response that waits behind another one gets its socket later, and one of HTTP/2 has none of its own.
     if (socket === null || !Object.hasOwn(this.#res, "socket")) return;
     this.#socket = socket;
-    Object.assign(this.#res, { socket: lastingSocket(socket) });
+    replaceSocket(this.#res, lastingSocket(socket));
   }
 
   /** The handler, or its framework on its behalf, gives up. */
   destroy(error: Error | undefined): void {
-    if (this.#ended) return;
-    this.#close();
+    if (this.#state === "sending" || this.#state === "spent") {
+      this.#below.destroy.call(this.#res, error);
+      return;
+    }
+    if (this.#state === "complete") return;
+    this.#complete();
     const cause = error ?? new Error("the response was destroyed before it was complete");
     const breakOff = () => this.#release(() => this.#res.destroy(error));
     this.#exchange.fail(cause).then(breakOff, breakOff);
@@ -243,12 +264,14 @@ export class NodeCapture {
 
   /** Makes the response itself again, sends the answer, and leaves a response to which nobody can do any harm. */
   #release(sendIt: () => void): void {
-    if (this.#released) return;
-    this.#released = true;
+    if (this.#state === "sending" || this.#state === "spent") return;
     const res = this.#res;
-    Object.assign(res, this.#below);
-    if (this.#socket !== undefined) Object.assign(res, { socket: this.#socket });
-    for (const name of overridable) Reflect.deleteProperty(res, name);
+    if (this.#state === "complete") markEnded(res, false);
+    this.#state = "sending";
+    if (this.#socket !== undefined) replaceSocket(res, this.#socket);
+    if (this.#flowing) {
+      for (const name of ["headersSent", "writableNeedDrain"]) Reflect.deleteProperty(res, name);
+    }
     this.#finishListeners.release();
     try {
       if (!this.#clientGone) sendIt();
@@ -260,20 +283,21 @@ export class NodeCapture {
       // The outcome is stored. What is left is to let the client know that it did not get it.
       res.destroy(error as Error);
     }
-    Object.assign(res, retired);
+    this.#state = "spent";
     this.#chunks.length = 0;
+    this.#text = undefined;
   }
 
-  #send(head: Head, extra: readonly HeaderPair[], callback: Callback | undefined): void {
+  #send(finish: Extract<Finish, { kind: "send" }>, callback: Callback | undefined): void {
     const res = this.#res;
-    if (res.headersSent) return;
-    const body = joined(this.#chunks);
-    restoreHead(res, head);
-    for (const [name, value] of extra) res.setHeader(name, value);
+    if (this.isHeadSent) return;
+    for (const [name, value] of finish.headers) res.setHeader(name, value);
     // A wrong one, such as that of an answer which an error page has replaced, would break the connection.
     const length = res.getHeader("content-length");
-    if (length !== undefined && Number(length) !== body.byteLength) res.removeHeader("content-length");
-    res.end(body, callback);
+    if (length !== undefined && Number(length) !== this.#bytes) res.removeHeader("content-length");
+    // A text goes out in one piece with the head, bytes do not.
+    const body = this.#text !== undefined && this.#chunks.length === 1 ? this.#text : joined(this.#chunks);
+    this.#below.end.call(res, body, "utf8", callback);
   }
 
   /** The bytes have flowed; only the end of the answer waited for the store. */
@@ -290,38 +314,79 @@ export class NodeCapture {
       res.destroy();
       return;
     }
-    if (res.headersSent) return;
-    restoreHead(res, { status: answer.status, message: "", headers: this.#headersBefore });
+    if (this.isHeadSent) return;
+    restoreHeaders(res, this.#headersBefore);
+    if (res.statusMessage !== "") res.statusMessage = "";
     writeNodeAnswer(res, answer);
   }
 
+  /** Whether Node has made the head into bytes, whatever the handler is told. */
+  get isHeadSent(): boolean {
+    return Reflect.get(Object.getPrototypeOf(this.#res), "headersSent", this.#res) as boolean;
+  }
+
+  /** Once the answer is complete or its head is sent, error pages still set headers, and must not fail by it. */
+  setHeader(name: HeaderMethod, args: unknown[]): void {
+    if (this.#state === "complete") return;
+    if (this.#state === "open" && !this.#flowing) {
+      (this.#below[name] as (...args: unknown[]) => unknown).apply(this.#res, args);
+      return;
+    }
+    this.ifStillPossible(name, args);
+  }
+
   /** Does to the response what it did before us, unless its head is sent and it would throw. */
-  ifStillPossible(name: keyof typeof retired, args: unknown[]): ServerResponse {
-    const res = this.#res;
-    if (!isHeadSent(res)) (this.#below[name] as (...args: unknown[]) => unknown).apply(res, args);
-    return res;
+  ifStillPossible(name: HeaderMethod | "writeHead", args: unknown[]): void {
+    if (this.isHeadSent) return;
+    (this.#below[name] as (...args: unknown[]) => unknown).apply(this.#res, args);
   }
 }
 
-/** Where a response keeps its capture, so that the methods below need no closure of their own for every request. */
+/** Where a response keeps its capture, so that its methods need no closure of their own for every request. */
 const capture = Symbol("latchkey.capture");
 
 interface CapturedResponse extends ServerResponse {
   [capture]: NodeCapture;
 }
 
-/** The methods of a response whose answer is held back. */
+type HeaderMethod = "setHeader" | "appendHeader" | "removeHeader";
+type Below = Pick<
+  ServerResponse,
+  "write" | "end" | "writeHead" | "flushHeaders" | "emit" | "destroy" | HeaderMethod
+>;
+
+function belowOf(res: ServerResponse): Below {
+  const { write, end, writeHead, flushHeaders, emit, destroy, setHeader, appendHeader, removeHeader } = res;
+  return { write, end, writeHead, flushHeaders, emit, destroy, setHeader, appendHeader, removeHeader };
+}
+
+/**
+ * Puts our methods on the response itself: a framework may give it another prototype on its way to the handler. They
+ * stay there for good, and what they do depends on the capture's state, because taking them off again would cost more
+ * than all the rest.
+ */
+function hold(res: ServerResponse): void {
+  res.write = held.write as ServerResponse["write"];
+  res.end = held.end as ServerResponse["end"];
+  res.writeHead = held.writeHead as ServerResponse["writeHead"];
+  res.flushHeaders = held.flushHeaders;
+  res.emit = held.emit as ServerResponse["emit"];
+  res.destroy = held.destroy as ServerResponse["destroy"];
+  res.setHeader = held.setHeader as ServerResponse["setHeader"];
+  res.appendHeader = held.appendHeader as ServerResponse["appendHeader"];
+  res.removeHeader = held.removeHeader as ServerResponse["removeHeader"];
+}
+
 const held = {
   write(this: CapturedResponse, chunk: Chunk, ...rest: unknown[]) {
-    return this[capture].write(chunk, trailing(rest));
+    return this[capture].write(chunk, ...rest);
   },
   end(this: CapturedResponse, ...args: unknown[]) {
-    const chunk = typeof args[0] === "function" ? undefined : (args.shift() as Chunk | null | undefined);
-    this[capture].end(chunk, trailing(args));
+    this[capture].end(args);
     return this;
   },
-  writeHead(this: CapturedResponse, status: number, ...rest: unknown[]) {
-    this[capture].writeHead(status, rest);
+  writeHead(this: CapturedResponse, ...args: unknown[]) {
+    this[capture].writeHead(args);
     return this;
   },
   flushHeaders(this: CapturedResponse) {
@@ -334,46 +399,30 @@ const held = {
     this[capture].destroy(error);
     return this;
   },
-};
-
-/**
- * The methods of a response whose answer was sent. Error pages and handlers that go on after their answer, or after
- * their time, would fail in a place where nobody expects it; a middleware outside of Latchkey may still set headers.
- */
-const retired = {
-  write(_chunk: Chunk, ...rest: unknown[]) {
-    return ignored(trailing(rest).callback, "write");
-  },
-  end(this: CapturedResponse, ...args: unknown[]) {
-    ignored(trailing(args).callback, "end");
+  setHeader(this: CapturedResponse, ...args: unknown[]) {
+    this[capture].setHeader("setHeader", args);
     return this;
   },
-  writeHead(this: CapturedResponse, ...args: unknown[]) {
-    return this[capture].ifStillPossible("writeHead", args);
-  },
-  flushHeaders(this: CapturedResponse) {},
-  setHeader(this: CapturedResponse, ...args: unknown[]) {
-    return this[capture].ifStillPossible("setHeader", args);
-  },
   appendHeader(this: CapturedResponse, ...args: unknown[]) {
-    return this[capture].ifStillPossible("appendHeader", args);
+    this[capture].setHeader("appendHeader", args);
+    return this;
   },
   removeHeader(this: CapturedResponse, ...args: unknown[]) {
-    return this[capture].ifStillPossible("removeHeader", args);
+    this[capture].setHeader("removeHeader", args);
   },
 };
 
 const noBytes = new Uint8Array();
 
-const overridable = ["headersSent", "writableEnded", "writableNeedDrain"] as const;
-
-function override(res: ServerResponse, name: (typeof overridable)[number], value: boolean): void {
+function override(res: ServerResponse, name: string, value: boolean): void {
   Object.defineProperty(res, name, { value, configurable: true });
 }
 
-/** Whether Node has made the head into bytes, whatever the handler is told. */
-function isHeadSent(res: ServerResponse): boolean {
-  return Reflect.get(Object.getPrototypeOf(res), "headersSent", res) as boolean;
+/** Whether `writableEnded` says that the answer is complete. It follows a field of HTTP/1 responses, but not of HTTP/2. */
+function markEnded(res: ServerResponse, ended: boolean): void {
+  if (Object.hasOwn(res, "finished")) (res as { finished: boolean }).finished = ended;
+  else if (ended) override(res, "writableEnded", true);
+  else Reflect.deleteProperty(res, "writableEnded");
 }
 
 /** What streams look at to learn whether a response is still there. Those of HTTP/2 keep it elsewhere. */
@@ -383,14 +432,13 @@ function markClosed(res: ServerResponse, closed: boolean): void {
   }
 }
 
-interface Trailing {
-  readonly encoding: BufferEncoding;
-  readonly callback: Callback | undefined;
+function replaceSocket(res: ServerResponse, socket: Socket): void {
+  (res as { socket: Socket }).socket = socket;
 }
 
-function trailing(args: unknown[]): Trailing {
-  const encoding = typeof args[0] === "string" ? (args[0] as BufferEncoding) : "utf8";
-  return { encoding, callback: args.find((arg): arg is Callback => typeof arg === "function") };
+function callbackIn(args: unknown[]): Callback | undefined {
+  for (const arg of args) if (typeof arg === "function") return arg as Callback;
+  return undefined;
 }
 
 /** Says yes, and so does `write`: there is room for more. */
@@ -405,9 +453,14 @@ function ignored(callback: Callback | undefined, what: string): true {
   return true;
 }
 
+function isUtf8(encoding: unknown): boolean {
+  return typeof encoding !== "string" || encoding === "utf8" || encoding === "utf-8";
+}
+
 /** A caller may reuse its buffer once `write` has returned, so the bytes are copied. */
-function toBytes(chunk: Chunk, encoding: BufferEncoding): Uint8Array {
-  return typeof chunk === "string" ? Buffer.from(chunk, encoding) : Buffer.from(chunk);
+function toBytes(chunk: Chunk, encoding: unknown): Uint8Array {
+  if (typeof chunk !== "string") return Buffer.from(chunk);
+  return Buffer.from(chunk, typeof encoding === "string" ? (encoding as BufferEncoding) : "utf8");
 }
 
 function joined(chunks: readonly Uint8Array[]): Uint8Array {

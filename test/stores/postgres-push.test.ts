@@ -12,6 +12,7 @@ const cleanUp: (() => Promise<unknown>)[] = [];
 
 afterEach(async () => {
   for (const step of cleanUp.splice(0)) await step();
+  await eventually(async () => (await listenerPids()).length === 0);
 });
 
 /** A process that listens. */
@@ -120,32 +121,24 @@ it("the death of an owner wakes waiters, whether a request or the sweeper finds 
 
 it("without waiters no connection is kept, and with any number only one", async () => {
   const store = listening({ max: 3 });
-  const before = (await listenerPids()).length;
   const leases = await Promise.all(Array.from({ length: 10 }, () => leaseOf(store, request())));
-  expect(await listenerPids()).toHaveLength(before);
+  expect(await listenerPids()).toHaveLength(0);
   const woken = await Promise.all(leases.map((lease) => watched(store, lease)));
-  expect(await listenerPids()).toHaveLength(before + 1);
+  expect(await listenerPids()).toHaveLength(1);
   await Promise.all(leases.map((lease) => store.settle(lease, complete)));
   await eventually(() => woken.every(({ times }) => times === 1));
-  await store.close();
-  await eventually(async () => (await listenerPids()).length === before);
 });
 
 it("after the listening connection was killed, push works again", async () => {
-  const before = await listenerPids();
   const store = listening();
   const lease = await leaseOf(store, request());
-  const old = await watched(store, lease);
-  const mine = (await listenerPids()).filter((pid) => !before.includes(pid));
-  expect(mine).toHaveLength(1);
-  await database.query("SELECT pg_terminate_backend($1)", mine);
+  const woken = await watched(store, lease);
+  const [killed] = await listenerPids();
+  await database.query("SELECT pg_terminate_backend($1)", [killed]);
   // It comes back by itself: the waiter from before is woken without having to watch again.
-  await eventually(async () => {
-    const now = await listenerPids();
-    return now.some((pid) => !before.includes(pid) && !mine.includes(pid));
-  });
+  await eventually(async () => (await listenerPids()).some((pid) => pid !== killed));
   await store.settle(lease, complete);
-  await eventually(() => old.times === 1);
+  await eventually(() => woken.times === 1);
 });
 
 it("a waiter is told at once when nothing can be heard, so that it asks more often", async () => {
