@@ -23,8 +23,7 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Request>): R
     gate.arrive(nodeRequest(req, req)).then((arrival) => {
       if (arrival.kind === "pass") return next();
       if (arrival.kind === "answer") return writeNodeAnswer(res, arrival.answer);
-      captureNodeResponse(res, arrival.exchange);
-      arrival.exchange.run(next);
+      if (captureNodeResponse(res, arrival.exchange) !== undefined) arrival.exchange.run(next);
     }, next);
   };
 }

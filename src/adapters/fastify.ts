@@ -89,8 +89,7 @@ function letIn(gate: Gate<FastifyRequest>): preHandlerHookHandler {
     gate.arrive(nodeRequest(request.raw, request)).then((arrival) => {
       if (arrival.kind === "pass") return done();
       if (arrival.kind === "answer") return send(reply, arrival.answer);
-      captureNodeResponse(reply.raw, arrival.exchange);
-      arrival.exchange.run(done);
+      if (captureNodeResponse(reply.raw, arrival.exchange) !== undefined) arrival.exchange.run(done);
     }, done);
   };
 }

@@ -21,17 +21,15 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Context>): M
     const arrival = await gate.arrive(
       fetchRequest(c.req.raw, { native: c, body: (bytesMax) => body.read(bytesMax) }),
     );
-    if (arrival.kind === "answer") return toResponse(arrival.answer);
+    if (arrival.kind === "answer") return settle(c, toResponse(arrival.answer, outerHeaders(c)));
     body.putBack();
     if (arrival.kind === "pass") return next();
-    const response = await runFetchHandler(arrival.exchange, async () => {
+    const handler = async () => {
       // Hono turns an error into a response, through the application's own `onError`, before this comes back.
       await next();
       return c.res;
-    });
-    // Assigning merges the headers of the old response into the new one, so the old one has to go first.
-    c.res = undefined;
-    c.res = response;
+    };
+    settle(c, await runFetchHandler(arrival.exchange, handler, outerHeaders(c)));
   };
 }
 
@@ -42,8 +40,19 @@ export function statusResource(
 ): Handler {
   return async (c) => {
     const request = fetchRequest(c.req.raw, { native: c, body: async () => ({ kind: "tooLarge" }) });
-    return toResponse(await answerStatus(latchkey, request, options.tenant));
+    return toResponse(await answerStatus(latchkey, request, options.tenant), outerHeaders(c));
   };
+}
+
+/** Assigning merges the headers of the old response over those of the new one, so the old one has to go first. */
+function settle(c: Context, response: Response): void {
+  c.res = undefined;
+  c.res = response;
+}
+
+/** What outer middleware has set so far. Hono adds it to what a handler makes, and to nothing else. */
+function outerHeaders(c: Context): Headers {
+  return c.newResponse(null).headers;
 }
 
 /** Reads the body, and puts it back for handlers that read through `c.req` and for those that take `c.req.raw`. */

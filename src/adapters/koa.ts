@@ -25,8 +25,7 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Context>): M
     const arrival = await gate.arrive(koaRequest(ctx));
     if (arrival.kind === "pass") return next();
     if (arrival.kind === "answer") return answer(ctx, arrival.answer);
-    captureNodeResponse(ctx.res, arrival.exchange);
-    return arrival.exchange.run(next);
+    if (captureNodeResponse(ctx.res, arrival.exchange) !== undefined) return arrival.exchange.run(next);
   };
 }
 

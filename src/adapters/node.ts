@@ -35,6 +35,7 @@ export function idempotent(
     if (arrival.kind === "answer") return writeNodeAnswer(res, arrival.answer);
     const { exchange } = arrival;
     const capture = captureNodeResponse(res, exchange);
+    if (capture === undefined) return;
     try {
       await exchange.run(() => handler(req, res));
     } catch (error) {

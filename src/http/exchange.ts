@@ -106,6 +106,11 @@ export class Exchange {
     };
   }
 
+  /** The handler is not going to run. */
+  async abandon(reason: string): Promise<void> {
+    await this.#execution.abandon(reason);
+  }
+
   /** The handler threw although it has answered. The answer counts, but the error must not vanish. */
   failedLate(error: unknown): void {
     this.#failed(error);

@@ -5,12 +5,14 @@
  */
 export function lastingSocket<Socket extends object>(socket: Socket): Socket {
   // One connection serves many requests, and all of them may look at it through the same eyes.
-  const known = socket as { [lastingView]?: Socket };
-  known[lastingView] ??= new Proxy(socket, lasting) as Socket;
-  return known[lastingView];
+  const known = views.get(socket);
+  if (known !== undefined) return known as Socket;
+  const view = new Proxy(socket, lasting);
+  views.set(socket, view);
+  return view as Socket;
 }
 
-const lastingView = Symbol("latchkey.lasting");
+const views = new WeakMap<object, object>();
 
 const lasting: ProxyHandler<object> = {
   get(socket, name) {

@@ -197,6 +197,8 @@ function hasEnded(stream: Readable): boolean {
  * parsers do not even try; a handler that has begun would then work with half a request.
  */
 function outliveTheClient(req: IncomingMessage): void {
+  // Those of HTTP/2 are fed by a stream that nobody destroys early.
+  if (!(req instanceof IncomingMessage)) return;
   const { destroy, socket } = req;
   req.socket = lastingSocket(socket);
   req.destroy = (error) =>

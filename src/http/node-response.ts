@@ -4,6 +4,14 @@ import { type HttpAnswer, headersByName } from "./answer.ts";
 import type { Exchange, Finish } from "./exchange.ts";
 import { lastingSocket } from "./lasting-socket.ts";
 import { assertHead, restoreHeaders, setHeaders } from "./node-head.ts";
+import {
+  type Below,
+  type CapturedResponse,
+  capture,
+  type HeaderMethod,
+  type Holder,
+  hold,
+} from "./node-hold.ts";
 import { adoptFinishListeners } from "./on-finished.ts";
 
 /** Sends an answer that Latchkey gives itself. */
@@ -24,9 +32,14 @@ export function writeNodeAnswer(res: ServerResponse, answer: HttpAnswer): void {
  * Until the answer is complete, the handler and its framework see a response that is open: its client never goes away,
  * and its head is not sent, so that an error page can still take the place of an answer that was only begun. The first
  * complete answer counts. Whatever is done to the response after that is ignored.
+ *
+ * Gives the key back, and answers undefined, if somebody else has answered while it was reserved: then there is nobody
+ * to execute for, and nothing that a handler writes could be sent.
  */
-export function captureNodeResponse(res: ServerResponse, exchange: Exchange): NodeCapture {
-  return new NodeCapture(res, exchange);
+export function captureNodeResponse(res: ServerResponse, exchange: Exchange): NodeCapture | undefined {
+  if (!res.headersSent) return new NodeCapture(res, exchange);
+  void exchange.abandon("the request was answered by somebody else before it was executed");
+  return undefined;
 }
 
 type Callback = (error?: Error | null) => void;
@@ -38,7 +51,7 @@ type Chunk = string | Uint8Array;
  */
 type State = "open" | "complete" | "sending" | "spent";
 
-export class NodeCapture {
+export class NodeCapture implements Holder {
   readonly #res: CapturedResponse;
   readonly #exchange: Exchange;
   /** What stood in the way before us, such as a compressing middleware: the answer goes out through it. */
@@ -64,10 +77,9 @@ export class NodeCapture {
     const res = response as CapturedResponse;
     this.#res = res;
     this.#exchange = exchange;
-    this.#below = belowOf(res);
+    this.#below = hold(res);
     this.#headersBefore = res.getHeaders();
     res[capture] = this;
-    hold(res);
     this.#shieldSocket();
     this.#finishListeners = adoptFinishListeners(res);
     exchange.onTimeout((answer) => {
@@ -341,76 +353,6 @@ export class NodeCapture {
     (this.#below[name] as (...args: unknown[]) => unknown).apply(this.#res, args);
   }
 }
-
-/** Where a response keeps its capture, so that its methods need no closure of their own for every request. */
-const capture = Symbol("latchkey.capture");
-
-interface CapturedResponse extends ServerResponse {
-  [capture]: NodeCapture;
-}
-
-type HeaderMethod = "setHeader" | "appendHeader" | "removeHeader";
-type Below = Pick<
-  ServerResponse,
-  "write" | "end" | "writeHead" | "flushHeaders" | "emit" | "destroy" | HeaderMethod
->;
-
-function belowOf(res: ServerResponse): Below {
-  const { write, end, writeHead, flushHeaders, emit, destroy, setHeader, appendHeader, removeHeader } = res;
-  return { write, end, writeHead, flushHeaders, emit, destroy, setHeader, appendHeader, removeHeader };
-}
-
-/**
- * Puts our methods on the response itself: a framework may give it another prototype on its way to the handler. They
- * stay there for good, and what they do depends on the capture's state, because taking them off again would cost more
- * than all the rest.
- */
-function hold(res: ServerResponse): void {
-  res.write = held.write as ServerResponse["write"];
-  res.end = held.end as ServerResponse["end"];
-  res.writeHead = held.writeHead as ServerResponse["writeHead"];
-  res.flushHeaders = held.flushHeaders;
-  res.emit = held.emit as ServerResponse["emit"];
-  res.destroy = held.destroy as ServerResponse["destroy"];
-  res.setHeader = held.setHeader as ServerResponse["setHeader"];
-  res.appendHeader = held.appendHeader as ServerResponse["appendHeader"];
-  res.removeHeader = held.removeHeader as ServerResponse["removeHeader"];
-}
-
-const held = {
-  write(this: CapturedResponse, chunk: Chunk, ...rest: unknown[]) {
-    return this[capture].write(chunk, ...rest);
-  },
-  end(this: CapturedResponse, ...args: unknown[]) {
-    this[capture].end(args);
-    return this;
-  },
-  writeHead(this: CapturedResponse, ...args: unknown[]) {
-    this[capture].writeHead(args);
-    return this;
-  },
-  flushHeaders(this: CapturedResponse) {
-    this[capture].flushHeaders();
-  },
-  emit(this: CapturedResponse, event: string, ...args: unknown[]) {
-    return this[capture].emit(event, args);
-  },
-  destroy(this: CapturedResponse, error?: Error) {
-    this[capture].destroy(error);
-    return this;
-  },
-  setHeader(this: CapturedResponse, ...args: unknown[]) {
-    this[capture].setHeader("setHeader", args);
-    return this;
-  },
-  appendHeader(this: CapturedResponse, ...args: unknown[]) {
-    this[capture].setHeader("appendHeader", args);
-    return this;
-  },
-  removeHeader(this: CapturedResponse, ...args: unknown[]) {
-    this[capture].setHeader("removeHeader", args);
-  },
-};
 
 const noBytes = new Uint8Array();
 

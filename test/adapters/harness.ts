@@ -8,6 +8,12 @@ import {
   type LatchkeyEvent,
   type LatchkeyOptions,
   type PolicyInput,
+  type Reading,
+  type RecordId,
+  type Reservation,
+  type ReserveRequest,
+  type Store,
+  type StoredResponse,
 } from "../../src/index.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { type Fault, type FaultyStore, faultyStore } from "../../src/testing/index.ts";
@@ -136,7 +142,7 @@ export class Site {
     const { handler = () => json(201, { charged: 10 }), policy = {}, clock } = options;
     const faults = new Faults();
     const store = faultyStore({
-      store: memoryStore(clock === undefined ? {} : { clock }),
+      store: asFromAServer(memoryStore(clock === undefined ? {} : { clock })),
       runtime: faults.runtime,
       choose: (verb) => faults.choose(verb),
     });
@@ -221,6 +227,37 @@ export class Site {
     await this.latchkey.close();
   }
 }
+
+/**
+ * Hands stored bodies out as database drivers do: as a window onto a larger buffer in which other people's data stands
+ * left and right of it.
+ */
+function asFromAServer(store: Store): Store {
+  const windowOf = (response: StoredResponse): StoredResponse => {
+    if (response.kind === "omitted") return response;
+    const packet = Buffer.concat([secret, response.body, secret]);
+    return { ...response, body: packet.subarray(secret.length, packet.length - secret.length) };
+  };
+  return Object.assign(Object.create(store) as Store, {
+    async reserve(request: ReserveRequest): Promise<Reservation> {
+      const answer = await store.reserve(request);
+      return answer.kind === "replay" ? { ...answer, response: windowOf(answer.response) } : answer;
+    },
+    async read(id: RecordId): Promise<Reading> {
+      const { record, now } = await store.read(id);
+      if (record?.state !== "completed") return { record, now };
+      return { record: { ...record, response: windowOf(record.response) }, now };
+    },
+    settle: store.settle.bind(store),
+    renew: store.renew.bind(store),
+    sweep: store.sweep.bind(store),
+    reap: store.reap.bind(store),
+    watch: store.watch?.bind(store),
+    close: () => store.close(),
+  });
+}
+
+const secret = Buffer.from("another tenant's secret");
 
 const works = (): Fault => ({ kind: "none" });
 

@@ -153,6 +153,27 @@ export const disconnectCases: readonly Case[] = [
     },
   },
   {
+    name: "a client that breaks off hard does not answer in its handler's place",
+    async run(trial) {
+      const go = deferred();
+      const site = await trial.start({
+        handler: async () => {
+          await go;
+          return json(201, {});
+        },
+      });
+      const exchange = site.open();
+      await until("the handler to run", () => site.executions === 1);
+      // Without the polite farewell: the server's socket fails with ECONNRESET.
+      exchange.request.socket?.resetAndDestroy();
+      await site.disconnected();
+      expect(site.events.some((event) => event.type === "settled")).toBe(false);
+      expect((await site.send()).status).toBe(409);
+      go.resolve();
+      await expectStored(site);
+    },
+  },
+  {
     name: "a client that vanishes does not free the key while its handler runs",
     async run(trial) {
       const go = deferred();

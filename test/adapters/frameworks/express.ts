@@ -21,10 +21,12 @@ import {
 import { isParsed, readBytes, writePieces } from "./node-answers.ts";
 
 /** Express 4 and 5 have the same interface as far as these applications use it; the types are those of 5. */
-type Express = typeof express5;
+export type Express = typeof express5;
 
 // There are no types under the alias, and those of Express 5 describe all that is used here.
-const express4 = ((await import("express4" as string)) as { default: Express }).default;
+export const express4 = ((await import("express4" as string)) as { default: Express }).default;
+
+export { express5 };
 
 export const expressVersions: readonly Framework[] = [
   framework("express 5, Latchkey before the parser", express5, "latchkey first"),
