@@ -57,7 +57,10 @@ export interface Capabilities {
   readonly responseBytesMax: number;
 }
 
-/** The right to execute. `owner` is unique for each reservation, so a fence can never be mistaken for another's. */
+/**
+ * The right to execute. A fence starts at 1 again when a record was deleted; `owner` is unique for each reservation, so
+ * that it can never be mistaken for another's.
+ */
 export interface Lease extends RecordId {
   readonly fence: number;
   readonly owner: string;

@@ -257,7 +257,8 @@ export const reserveCases: readonly ContractCase[] = [
   {
     name: "the longest key and the longest scope fit",
     async run({ store }) {
-      const request = fresh({ key: "k".repeat(255), scope: "s".repeat(512) });
+      const { key, scope } = fresh();
+      const request = fresh({ key: key.padEnd(255, "k"), scope: scope.padEnd(512, "s") });
       await store.settle(await lease(store, request), complete());
       assert.equal((await store.reserve(again(request))).kind, "replay");
     },
