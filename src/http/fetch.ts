@@ -1,6 +1,6 @@
 import { ConfigError } from "../core/errors.ts";
 import type { HeaderPair } from "../core/response.ts";
-import type { HttpAnswer } from "./answer.ts";
+import { type HttpAnswer, headersByName } from "./answer.ts";
 import type { Exchange } from "./exchange.ts";
 import { type HttpRequest, splitTarget } from "./request.ts";
 
@@ -62,44 +62,54 @@ async function discardRest(reader: ReadableStreamDefaultReader<Uint8Array>): Pro
   }
 }
 
-/** Sends an answer that Latchkey gives itself. */
-export function toResponse(answer: HttpAnswer): Response {
-  const { status, headers, body } = answer;
-  return new Response(mayHaveBody(status) ? body : null, {
-    status,
-    headers: headers.map(([...pair]) => pair),
-  });
+/** Sends an answer that Latchkey gives itself, over the headers that outer middleware has set. */
+export function toResponse(answer: HttpAnswer, outer?: Headers): Response {
+  const { status, body } = answer;
+  const headers = new Headers(outer);
+  for (const [name, value] of headersByName(answer.headers)) headers.set(name, [value].flat().join(", "));
+  return new Response(mayHaveBody(status) ? body : null, { status, headers });
 }
 
 /**
  * Runs a handler that returns its answer, stores that, and hands back what may be sent. Rejects with what the handler
  * threw, once it is settled, so that whoever called reports it as always.
  */
-export function runFetchHandler(exchange: Exchange, handler: () => Promise<Response>): Promise<Response> {
+export function runFetchHandler(
+  exchange: Exchange,
+  handler: () => Promise<Response>,
+  outer?: Headers,
+): Promise<Response> {
+  const respond = (answer: HttpAnswer) => toResponse(answer, outer);
   const timedOut = new Promise<Response>((resolve) =>
-    exchange.onTimeout((answer) => resolve(toResponse(answer))),
+    exchange.onTimeout((answer) => resolve(respond(answer))),
   );
-  return Promise.race([handled(exchange, handler), timedOut]);
+  return Promise.race([handled(exchange, handler, respond), timedOut]);
 }
 
-async function handled(exchange: Exchange, handler: () => Promise<Response>): Promise<Response> {
+type Respond = (answer: HttpAnswer) => Response;
+
+async function handled(
+  exchange: Exchange,
+  handler: () => Promise<Response>,
+  respond: Respond,
+): Promise<Response> {
   try {
     const response = await exchange.run(handler);
     return exchange.streaming && response.body !== null
       ? flowing(response, response.body as ReadableStream<Uint8Array>, exchange)
-      : await stored(response, exchange);
+      : await stored(response, exchange, respond);
   } catch (error) {
     const { answer, binding } = await exchange.fail(error);
-    if (binding) return toResponse(answer);
+    if (binding) return respond(answer);
     throw error;
   }
 }
 
-async function stored(response: Response, exchange: Exchange): Promise<Response> {
+async function stored(response: Response, exchange: Exchange, respond: Respond): Promise<Response> {
   const { status } = response;
   const body = new Uint8Array(await response.arrayBuffer());
   const finish = await exchange.finish({ status, headers: headerPairs(response.headers), body });
-  if (finish.kind === "replace") return toResponse(finish.answer);
+  if (finish.kind === "replace") return respond(finish.answer);
   return withHeaders(response, mayHaveBody(status) ? body : null, finish.headers);
 }
 

@@ -197,6 +197,8 @@ function hasEnded(stream: Readable): boolean {
  * parsers do not even try; a handler that has begun would then work with half a request.
  */
 function outliveTheClient(req: IncomingMessage): void {
+  // One of HTTP/2 has no connection of its own, and keeps what it has read.
+  if (!Object.hasOwn(req, "socket")) return;
   // Those of HTTP/2 are fed by a stream that nobody destroys early.
   if (!(req instanceof IncomingMessage)) return;
   const { destroy, socket } = req;

@@ -113,6 +113,40 @@ export const concurrencyCases: readonly Case[] = [
     },
   },
   {
+    name: "a handler that takes longer than its lease keeps the key all the while",
+    async run(trial) {
+      const finish = deferred();
+      const site = await trial.start({
+        latchkey: { leaseMs: 100 },
+        handler: async () => {
+          await finish;
+          return json(201, {});
+        },
+      });
+      const first = site.send();
+      await until("the handler to run", () => site.executions === 1);
+      // Three renewals are one lease, so with seven the first lease has been over for long.
+      await until("seven renewals", () => site.store.calls.renew >= 7);
+      expectProblem(await site.send(), 409, "in-flight");
+      finish.resolve();
+      expectReplay(await first, await site.send());
+      expect(site.executions).toBe(1);
+    },
+  },
+  {
+    name: "an answer is replayed for as long as it is kept, and then the key is new",
+    async run(trial) {
+      const clock = manualClock();
+      const site = await trial.start({ clock: clock.now, policy: { retentionMs: 60_000 } });
+      const first = await site.send();
+      await clock.advance(59_000);
+      expectReplay(first, await site.send());
+      await clock.advance(2_000);
+      expect((await site.send({ json: { amount: 11 } })).headers["idempotency-replayed"]).toBeUndefined();
+      expect(site.executions).toBe(2);
+    },
+  },
+  {
     name: "accept: a duplicate gets 202 and an address where the answer will be",
     async run(trial) {
       const finish = deferred();

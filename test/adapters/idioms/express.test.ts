@@ -64,10 +64,12 @@ for (const [version, express] of Object.entries({ "express 5": express5, "expres
       }),
       plain,
       async (site) => {
-        const first = await site.send();
-        expect(first.headers["content-encoding"]).toBe("gzip");
-        expect(gunzipSync(first.body).toString()).toBe('{"charged":10}');
-        expectReplay(first, await site.send());
+        for (const key of ["key-1", "key-2", "key-3"]) {
+          const first = await site.send({ key });
+          expect(first.headers["content-encoding"]).toBe("gzip");
+          expect(gunzipSync(first.body).toString()).toBe('{"charged":10}');
+          expectReplay(first, await site.send({ key }));
+        }
         expectProblem(
           { ...(await site.send({ json: { amount: 1 } })), ...(await decoded(site)) },
           422,
@@ -202,6 +204,29 @@ for (const [version, express] of Object.entries({ "express 5": express5, "expres
         expect(first.status).toBe(500);
         expect(first.text).toMatch(/^<!DOCTYPE html>.*boom.*<\/html>\n$/s);
         expect(await site.sendKept()).toMatchObject({ status: 200, text: "half of x" });
+      },
+    );
+
+    itServes(
+      "a length that was said for another answer does not break the connection",
+      serving((app, protect) => {
+        app.use(protect);
+        app.post("/charges", (_req, res) => {
+          res.set("content-length", "1000").write("a beginning");
+          throw new Error("boom");
+        });
+        app.post("/short", (_req, res) => void res.set("content-length", "2").end("longer"));
+        const plainPage: ErrorRequestHandler = (_error, _req, res, _next) =>
+          void res.status(402).end("failed");
+        app.use(plainPage);
+      }),
+      plain,
+      async (site) => {
+        const first = await site.sendKept();
+        expect(first).toMatchObject({ status: 402, text: "failed" });
+        expectReplay(first, await site.sendKept());
+        expect((await site.sendKept({ path: "/short", key: "short" })).text).toBe("longer");
+        expect((await site.sendKept({ path: "/short", key: "short" })).text).toBe("longer");
       },
     );
 

@@ -114,6 +114,36 @@ describe("hono", () => {
   );
 
   itServes(
+    "headers of outer middleware are in every answer, also where Latchkey answers instead",
+    serving((app, { latchkey }) => {
+      app.use(async (c, next) => {
+        // The way of Hono's own middleware for cross-origin requests.
+        c.res.headers.set("access-control-allow-origin", "https://shop.example");
+        c.header("vary", "Origin");
+        c.header("x-set", "before");
+        await next();
+      });
+      app.post("/charges", idempotent(latchkey), (c) => {
+        c.header("vary", "Accept", { append: true });
+        return c.json({}, 201, { "x-handler": "1" });
+      });
+    }),
+    {},
+    async (site) => {
+      const outer = { "access-control-allow-origin": "https://shop.example", "x-set": "before" };
+      const first = await site.send();
+      expect(first.headers).toMatchObject({ ...outer, vary: "Origin, Accept" });
+      expectReplay(first, await site.send(), { lost: ["x-handler"] });
+      expect((await site.send({ json: { amount: 1 } })).headers).toMatchObject(outer);
+      site.breakStore((verb) => ({ kind: verb === "settle" ? "failBefore" : "none" }));
+      const unsent = await site.send({ key: "another" });
+      expectProblem(unsent, 503, "store-unavailable");
+      expect(unsent.headers).toMatchObject({ ...outer, vary: "Origin" });
+      expect(unsent.headers["x-handler"]).toBeUndefined();
+    },
+  );
+
+  itServes(
     "an HTTPException with a response of its own is replayed as that response",
     serving((app, { latchkey }) => {
       app.post("/charges", idempotent(latchkey), () => {

@@ -79,7 +79,8 @@ describe("node, over HTTP/2", () => {
 
   /** Sends one request with a body that says nothing about its length, as HTTP/2 allows. */
   function send(body: string): Promise<{ status: number; replayed: unknown; text: string }> {
-    const { port } = server?.address() as AddressInfo;
+    if (server === undefined) throw new Error("the server is not there yet");
+    const { port } = server.address() as AddressInfo;
     return new Promise((resolve, reject) => {
       const session = connect(`http://127.0.0.1:${port}`);
       const stream = session.request({ ":method": "POST", ":path": "/charges", "idempotency-key": "key-1" });

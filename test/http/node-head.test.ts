@@ -1,0 +1,43 @@
+import { IncomingMessage, ServerResponse } from "node:http";
+import { Socket } from "node:net";
+import { describe, expect, it } from "vitest";
+import { assertHead, restoreHeaders, setHeaders } from "../../src/http/node-head.ts";
+
+function response(): ServerResponse {
+  return new ServerResponse(new IncomingMessage(new Socket()));
+}
+
+describe("the head of a Node response", () => {
+  it("takes headers as an object, and as names and values in turn", () => {
+    const res = response();
+    res.setHeader("etag", '"old"');
+    setHeaders(res, { ETag: '"new"', link: ["</a>", "</b>"], "x-none": undefined });
+    expect({ ...res.getHeaders() }).toEqual({ etag: '"new"', link: ["</a>", "</b>"] });
+    setHeaders(res, ["Link", "</c>", "x-one", "1", "link", "</d>"]);
+    expect({ ...res.getHeaders() }).toEqual({ etag: '"new"', link: ["</c>", "</d>"], "x-one": "1" });
+  });
+
+  it("gets the headers back that it had, and no others", () => {
+    const res = response();
+    res.setHeader("vary", "Origin");
+    const before = res.getHeaders();
+    res.setHeader("vary", "Origin, Accept");
+    res.setHeader("location", "/charges/1");
+    restoreHeaders(res, before);
+    expect({ ...res.getHeaders() }).toEqual({ vary: "Origin" });
+  });
+
+  it("is refused where Node would refuse to send it", () => {
+    for (const status of [0, 99, 1000, Number.NaN]) {
+      expect(() => assertHead(status, undefined)).toThrow(RangeError);
+      expect(() => response().writeHead(status)).toThrow(RangeError);
+    }
+    for (const message of ["line\nbreak", "\u0000", "✓"]) {
+      expect(() => assertHead(200, message)).toThrow(TypeError);
+      expect(() => response().writeHead(200, message)).toThrow(TypeError);
+    }
+    for (const message of [undefined, "", "Made", "Fertig gemäß\tPlan"]) {
+      expect(() => assertHead(201, message)).not.toThrow();
+    }
+  });
+});
