@@ -85,11 +85,15 @@ export class Latchkey {
       throw new ConfigError(`statusPath is "${statusPath}" and must be a path such as "/idempotency"`);
     }
     const lease = leaseMs ?? leaseMsDefault;
-    if (!(lease >= leaseMsMin) || !Number.isFinite(lease)) {
+    if (typeof lease !== "number" || !(lease >= leaseMsMin) || !Number.isFinite(lease)) {
       throw new ConfigError(`leaseMs is ${leaseMs} and must be at least ${leaseMsMin}`);
     }
-    const storeTimeout = storeTimeoutMs ?? storeTimeoutMsDefault;
-    if (!(storeTimeout > 0)) throw new ConfigError(`storeTimeoutMs is ${storeTimeoutMs} and must be above 0`);
+    const storeTimeout = storeTimeoutMs ?? Math.min(storeTimeoutMsDefault, lease);
+    if (typeof storeTimeout !== "number" || !(storeTimeout > 0 && storeTimeout <= lease)) {
+      throw new ConfigError(
+        `storeTimeoutMs is ${storeTimeoutMs} and must be a number above 0 and no longer than the lease (${lease})`,
+      );
+    }
 
     this.store = store;
     this.tenant = tenant;
@@ -134,12 +138,19 @@ export class Latchkey {
     return this.engine.reap({ limit: options.limit ?? maintenanceBatch, expiry: this.#expiry });
   }
 
-  /** Stops the heartbeat and gives back what the store opened. Call it after the server has stopped. */
-  async close(): Promise<void> {
+  /**
+   * Waits for what is still being executed (a handler whose client has gone, an outcome that the store has not
+   * confirmed), but not for longer than `drainMs`; then stops the heartbeat and gives back what the store opened. Call
+   * it after the server has stopped.
+   */
+  async close(options: { readonly drainMs?: number } = {}): Promise<void> {
+    await this.engine.drain(options.drainMs ?? drainMsDefault);
     this.engine.close();
     await this.store.close();
   }
 }
+
+const drainMsDefault = 10_000; // What orchestrators leave of their usual thirty seconds after the server has stopped.
 
 const maintenanceBatch = 1000; // Small enough that no statement holds its locks for more than some milliseconds.
 

@@ -25,7 +25,14 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Context>): M
     const arrival = await gate.arrive(koaRequest(ctx));
     if (arrival.kind === "pass") return next();
     if (arrival.kind === "answer") return answer(ctx, arrival.answer);
-    if (captureNodeResponse(ctx.res, arrival.exchange) !== undefined) return arrival.exchange.run(next);
+    // Koa answers when all middleware is done; who answers earlier has given up on it.
+    let isRunning = true;
+    if (captureNodeResponse(ctx.res, arrival.exchange, () => isRunning) === undefined) return;
+    try {
+      await arrival.exchange.run(next);
+    } finally {
+      isRunning = false;
+    }
   };
 }
 

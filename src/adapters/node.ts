@@ -51,6 +51,10 @@ export function statusResource(
   latchkey: Latchkey,
   options: Pick<RoutePolicy<IncomingMessage>, "tenant"> = {},
 ): (req: IncomingMessage, res: ServerResponse) => Promise<void> {
-  return async (req, res) =>
-    writeNodeAnswer(res, await answerStatus(latchkey, nodeRequest(req, req), options.tenant));
+  const gate = new Gate<IncomingMessage>(latchkey);
+  return async (req, res) => {
+    // No framework answers for an error here, and a rejection that nobody handles would end the process.
+    const answering = answerStatus(latchkey, nodeRequest(req, req), options.tenant);
+    writeNodeAnswer(res, await answering.catch((error) => gate.failureAnswer(error)));
+  };
 }

@@ -149,13 +149,17 @@ function complaintsAbout(policy: Policy, capabilities: Capabilities): string[] {
     }
   }
   for (const field of positiveNumbers) {
-    if (!(policy[field] > 0)) complaints.push(`${field} is ${show(policy[field])} and must be above 0`);
+    if (typeof policy[field] !== "number" || !(policy[field] > 0))
+      complaints.push(`${field} is ${show(policy[field])} and must be above 0`);
   }
   for (const field of nonNegativeNumbers) {
-    if (!(policy[field] >= 0)) complaints.push(`${field} is ${show(policy[field])} and must not be below 0`);
+    if (typeof policy[field] !== "number" || !(policy[field] >= 0))
+      complaints.push(`${field} is ${show(policy[field])} and must not be below 0`);
   }
   for (const field of ["methods", "replayHeaders"] as const) {
-    if (!Array.isArray(policy[field])) complaints.push(`${field} must be an array of strings`);
+    const list: unknown = policy[field];
+    if (!Array.isArray(list) || list.some((name) => typeof name !== "string"))
+      complaints.push(`${field} must be an array of strings`);
   }
   if (Array.isArray(policy.methods) && policy.methods.length === 0) {
     complaints.push("methods is empty, so nothing would be protected");

@@ -39,6 +39,9 @@ export class Deadlines {
     else before.after = after;
     if (after === undefined) this.#last = before;
     else after.before = before;
+    // Whoever keeps a deadline that was met must not keep all those that came after it.
+    deadline.before = undefined;
+    deadline.after = undefined;
   }
 
   /** The promise's value, or `undefined` when the time is up first. The promise itself goes on. */

@@ -36,7 +36,13 @@ export class Engine {
   readonly #store: Store;
   readonly #leases: Leases;
   readonly #flights = new Map<string, Flight>();
-  readonly #unsettled = new Map<Execution, Settlement>();
+  /** The flight that each execution under way can be joined by. */
+  readonly #executing = new Map<Execution, Flight>();
+  readonly #unsettled = new Map<Execution, Unsettled>();
+  /** Reservations whose answer was lost: the store may have granted them, and nothing ran under them. */
+  readonly #disowned = new Set<Disowned>();
+  #isTellingAgain = false;
+  #isClosed = false;
   readonly #host: ExecutionHost;
   readonly #processName: string;
   readonly #storeDeadlines: Deadlines;
@@ -54,8 +60,8 @@ export class Engine {
       runtime: options.runtime,
       leaseMs: options.leaseMs,
       renew: (leases) => this.#orUndefined("renew", () => this.#store.renew(leases, options.leaseMs)),
-      afterBeat: () => this.#settleAgain(),
-      needed: () => this.#unsettled.size > 0,
+      afterBeat: () => void this.#tellAgain(),
+      needed: () => this.#unsettled.size > 0 || this.#disowned.size > 0,
     });
     this.#host = {
       events: this.events,
@@ -92,7 +98,18 @@ export class Engine {
     return counts;
   }
 
+  /** Waits until every execution has ended and every outcome is stored, or until the time is up. */
+  async drain(limitMs: number): Promise<void> {
+    const until = this.runtime.now() + limitMs;
+    while (!this.#isClosed && this.runtime.now() < until) {
+      if (this.#unsettled.size > 0) await this.#tellAgain();
+      if (this.#leases.isEmpty && this.#unsettled.size === 0) return;
+      await new Promise<void>((resolve) => void this.runtime.setTimer(resolve, drainPollMs));
+    }
+  }
+
   close(): void {
+    this.#isClosed = true;
     this.#leases.close();
     this.#storeDeadlines.close();
     for (const deadlines of this.#executionDeadlines.values()) deadlines.close();
@@ -115,7 +132,8 @@ export class Engine {
       verdict = await this.#wait(arrival, waitUntil, verdict);
     }
     // An execution stays joinable until it is settled; any other verdict is told to those who joined, and forgotten.
-    if (verdict.kind !== "execute") this.#flights.delete(flightId);
+    if (verdict.kind === "execute") this.#executing.set(verdict.execution, flight);
+    else this.#forget(flightId, flight);
     flight.decide(verdict);
     return this.#answer(arrival, verdict, { joined: false });
   }
@@ -128,8 +146,13 @@ export class Engine {
       case "execute":
         if (!same) return this.#answer(arrival, { kind: "mismatch" }, { joined: true });
         return this.#joinExecution(flight, arrival, waitUntil);
-      case "replay":
       case "inFlight":
+        // The first one's patience has ended, which is no reason for this one's to end.
+        if (same && arrival.policy.onInFlight === "wait" && this.runtime.now() < waitUntil) {
+          return this.#arrive(arrival, waitUntil);
+        }
+        return this.#answer(arrival, same ? verdict : { kind: "mismatch" }, { joined: true });
+      case "replay":
       case "accepted":
       case "unknown":
         // Each of these means that the record carries the fingerprint that the first request had.
@@ -194,8 +217,9 @@ export class Engine {
     const { scope, key, fingerprint, policy } = arrival;
     const { leaseMs, storeTimeoutMs } = this.#options;
     let reservation: Reservation | undefined;
+    let asked: Promise<Reservation> | undefined;
     try {
-      const asked = this.#store.reserve({
+      asked = this.#store.reserve({
         scope,
         key,
         fingerprint,
@@ -206,10 +230,13 @@ export class Engine {
       });
       reservation = await this.#storeDeadlines.within(asked);
       if (reservation === undefined) {
-        this.#giveBackWhenAnswered(asked, arrival);
         throw new StoreError(`the store did not answer a reservation within ${storeTimeoutMs} ms`);
       }
+      if (reservation.kind === "execute" && this.runtime.now() - reservedAt >= leaseMs) {
+        throw new StoreError("the store's answer took as long as the lease that it granted");
+      }
     } catch (error) {
+      this.#disown({ scope, key, owner, retentionMs: policy.retentionMs, since: reservedAt }, asked);
       this.events.emit({ type: "store_error", verb: "reserve", error });
       return storeDownVerdict(arrival);
     }
@@ -243,6 +270,7 @@ export class Engine {
       runtime: this.runtime,
       id: arrival,
       until: waitUntil,
+      withinLimit: (promise) => this.#storeDeadlines.within(promise),
       onWatchError: (error) => this.events.emit({ type: "store_error", verb: "watch", error }),
       changed: async () => {
         verdict = await this.#reserve(arrival);
@@ -254,26 +282,16 @@ export class Engine {
   }
 
   /**
-   * A reservation that was given up may still arrive at the store. If it then grants the lease, nothing was executed
-   * under it, and saying so frees the key at once instead of after a reconciliation.
+   * A reservation whose answer did not come may have been granted, now or later. Nothing was executed under it, and
+   * saying so frees the key, instead of leaving it to a reconciliation that could never find out.
    */
-  #giveBackWhenAnswered(asked: Promise<Reservation>, arrival: Arrival): void {
-    asked.then(
-      (reservation) => {
-        if (reservation.kind !== "execute") return;
-        const { lease, after } = reservation;
-        const reservedAt = this.runtime.now();
-        const execution = new Execution({
-          host: this.#host,
-          policy: arrival.policy,
-          lease,
-          after,
-          reservedAt,
-        });
-        void execution.abandon(
-          "the store answered too late, and the request was refused before anything ran",
-        );
-      },
+  #disown(disowned: Disowned, asked: Promise<unknown> | undefined): void {
+    // After a long outage the store must not be greeted with a question for every request that it refused.
+    if (this.#disowned.size >= disownedMax) return;
+    this.#disowned.add(disowned);
+    this.#leases.keepBeating();
+    asked?.then(
+      () => void this.#tellAgain(),
       () => {},
     );
   }
@@ -284,31 +302,76 @@ export class Engine {
   ): Promise<SettleAnswer | { readonly kind: "storeDown" }> {
     const answer = await this.#orUndefined("settle", () => this.#store.settle(execution.lease, settlement));
     if (answer !== undefined) return answer;
-    this.#unsettled.set(execution, settlement);
+    this.#unsettled.set(execution, { settlement, since: this.runtime.now() });
     this.#leases.keepBeating();
     return { kind: "storeDown" };
   }
 
-  /** The store was down when these were settled. What is known must not be lost while this process lives. */
-  async #settleAgain(): Promise<void> {
-    for (const [execution, settlement] of this.#unsettled) {
-      const answer = await this.#orUndefined("settle", () => this.#store.settle(execution.lease, settlement));
-      if (answer === undefined) return;
+  /** Tells the store what it did not hear: outcomes that are known, and reservations that were not used. */
+  async #tellAgain(): Promise<void> {
+    if (this.#isTellingAgain) return;
+    this.#isTellingAgain = true;
+    try {
+      await Promise.all(
+        [...this.#unsettled].map(([execution, unsettled]) => this.#settleAgain(execution, unsettled)),
+      );
+      for (const disowned of this.#disowned) {
+        if (!(await this.#giveBack(disowned))) return;
+      }
+    } finally {
+      this.#isTellingAgain = false;
+    }
+  }
+
+  /** The store was down when this was settled. What is known must not be lost while this process lives. */
+  async #settleAgain(execution: Execution, { settlement, since }: Unsettled): Promise<void> {
+    const answer = await this.#orUndefined("settle", () => this.#store.settle(execution.lease, settlement));
+    if (answer !== undefined) {
       this.#unsettled.delete(execution);
       execution.confirm(settlement, answer);
+    } else if (this.runtime.now() - since > tellAgainMsMax) {
+      // A key must end some time, even if the store takes everything but this.
+      this.#unsettled.delete(execution);
+      this.#release(execution, { kind: "storeDown" });
     }
+  }
+
+  /** False when the store does not answer, and there is no use in going on. */
+  async #giveBack(disowned: Disowned): Promise<boolean> {
+    const { scope, key, owner, retentionMs, since } = disowned;
+    const reading = await this.#orUndefined("read", () => this.#store.read({ scope, key }));
+    // The reservation may still be on its way; after a while it is not, and whatever came of it has run out.
+    const isOver = this.runtime.now() - since > this.#options.leaseMs + this.#options.storeTimeoutMs;
+    if (isOver) this.#disowned.delete(disowned);
+    if (reading === undefined) return false;
+    const { record } = reading;
+    if (record?.state !== "in_progress" || record.owner !== owner) return true;
+    const reason = "the store's answer was lost, and the request was refused before anything ran";
+    const release: Settlement = { kind: "release", reason, retentionMs };
+    const lease = { scope, key, owner, fence: record.fence };
+    const answer = await this.#orUndefined("settle", () => this.#store.settle(lease, release));
+    if (answer !== undefined) this.#disowned.delete(disowned);
+    return answer !== undefined;
   }
 
   #ended(execution: Execution, settled: Settled): void {
     // An outcome that the store has not confirmed is still this process's to tell: the lease is kept alive, and
     // duplicates here go on joining it instead of finding a lease that ran out.
-    if (settled.kind === "storeDown") return;
+    if (settled.kind !== "storeDown") this.#release(execution, settled);
+  }
+
+  #release(execution: Execution, settled: Settled): void {
     this.#leases.delete(execution);
-    const flightId = recordIdText(execution.lease);
-    const flight = this.#flights.get(flightId);
+    const flight = this.#executing.get(execution);
     if (flight === undefined) return;
-    this.#flights.delete(flightId);
+    this.#executing.delete(execution);
+    this.#forget(recordIdText(execution.lease), flight);
     flight.settle(settled);
+  }
+
+  /** By identity: the name may be another request's by now. */
+  #forget(flightId: string, flight: Flight): void {
+    if (this.#flights.get(flightId) === flight) this.#flights.delete(flightId);
   }
 
   #deadlines(ms: number): Deadlines {
@@ -356,6 +419,24 @@ export class Engine {
     }
   }
 }
+
+interface Unsettled {
+  readonly settlement: Settlement;
+  readonly since: number;
+}
+
+interface Disowned extends RecordId {
+  readonly owner: string;
+  readonly retentionMs: number;
+  readonly since: number;
+}
+
+/** Longer than any failover, and an end. */
+const tellAgainMsMax = 3_600_000;
+
+const disownedMax = 200;
+
+const drainPollMs = 20;
 
 const executeOutcomes: Record<ExecuteAfter, ReserveOutcome> = {
   absent: "created",

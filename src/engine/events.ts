@@ -59,11 +59,16 @@ export class Events {
   emit(event: LatchkeyEvent): void {
     for (const listener of this.#listeners) {
       try {
-        listener(event);
+        const returned: unknown = listener(event);
+        if (returned instanceof Promise) returned.catch(warn);
       } catch (error) {
-        // The listener's own bug must surface, but not in the request that happened to trigger it.
-        process.emitWarning(error instanceof Error ? error : String(error));
+        warn(error);
       }
     }
   }
+}
+
+/** A listener's own bug must surface, but neither in the request that happened to trigger it nor by ending the process. */
+function warn(error: unknown): void {
+  process.emitWarning(error instanceof Error ? error : String(error));
 }

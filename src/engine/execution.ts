@@ -61,7 +61,7 @@ export class Execution {
   #abort: AbortController | undefined;
   #abortReason: Error | undefined;
   #settling: Promise<Settled> | undefined;
-  #onTimeout: (() => void) | undefined;
+  #onGivenUp: ((settled: Settled) => void) | undefined;
 
   constructor(options: {
     readonly host: ExecutionHost;
@@ -106,9 +106,9 @@ export class Execution {
     this.#retentionMs = ms;
   }
 
-  /** Called once, when the handler has taken too long. */
-  set onTimeout(run: () => void) {
-    this.#onTimeout = run;
+  /** Called once, when the execution ended although the handler has not: its time is up, or its lease is lost. */
+  set onGivenUp(run: (settled: Settled) => void) {
+    this.#onGivenUp = run;
   }
 
   /** Ends the lease with what the handler made of it. The first outcome counts; later ones learn what became of it. */
@@ -134,7 +134,18 @@ export class Execution {
     this.#abortWith(new LeaseLostError(`${reason}; stop, and do not act on the outside world any more`));
     if (this.#settling !== undefined) return;
     this.#deadlines.meet(this.#deadline);
-    this.#settling = Promise.resolve(this.#end({ kind: "lost" }, reason));
+    const lost = this.#end({ kind: "lost" }, reason);
+    this.#settling = Promise.resolve(lost);
+    this.#onGivenUp?.(lost);
+  }
+
+  /**
+   * Somebody else answered the client while the handler was still at work. Nobody waits for its outcome any more, and
+   * nobody may begin again either: it counts as that of a crash.
+   */
+  interrupt(reason: string): Promise<Settled> {
+    this.#giveUp(reason);
+    return this.#settling ?? Promise.resolve({ kind: "timedOut" });
   }
 
   /** The lease ran out and the store could not be asked. It may still be ours, so settling is still tried. */
@@ -189,8 +200,14 @@ export class Execution {
   #timeOut(): void {
     if (this.#settling !== undefined) return;
     const { scope, key } = this.lease;
-    const reason = `the handler took longer than ${this.#policy.executionTimeoutMs} ms`;
     this.#host.events.emit({ type: "execution_timeout", scope, key, attempt: this.attempt });
+    this.#giveUp(`the handler took longer than ${this.#policy.executionTimeoutMs} ms`);
+    this.#onGivenUp?.({ kind: "timedOut" });
+  }
+
+  #giveUp(reason: string): void {
+    if (this.#settling !== undefined) return;
+    this.#deadlines.meet(this.#deadline);
     this.#abortWith(new ExecutionTimeoutError(reason));
     // Where a crash would be reconciled, say so at once. Elsewhere the lease is left to run out, which gives the
     // handler that long to notice its signal before anybody else may begin.
@@ -203,7 +220,6 @@ export class Execution {
     } else {
       this.#settling = Promise.resolve(this.#end({ kind: "timedOut" }));
     }
-    this.#onTimeout?.();
   }
 
   #settlementFor(outcome: Outcome): Settlement {

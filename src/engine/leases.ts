@@ -29,16 +29,20 @@ export class Leases {
     for (const execution of [...this.#held]) execution.lose(reason);
   }
 
+  get isEmpty(): boolean {
+    return this.#held.size === 0;
+  }
+
   close(): void {
     this.#closed = true;
     this.#cancel?.();
   }
 
   /** The timer runs only while there is something to keep alive. */
-  #schedule(): void {
+  #schedule(ms = this.#intervalMs): void {
     if (this.#cancel !== undefined || this.#closed) return;
     const { runtime } = this.#options;
-    this.#cancel = runtime.setTimer(() => void this.#beat(), this.#intervalMs, { background: true });
+    this.#cancel = runtime.setTimer(() => void this.#beat(), Math.max(0, ms), { background: true });
   }
 
   async #beat(): Promise<void> {
@@ -46,9 +50,12 @@ export class Leases {
     // A lease that is younger than half an interval lives until the next beat; most requests never need one.
     const due = [...this.#held].filter((execution) => sentAt - execution.renewedAt >= this.#intervalMs / 2);
     if (due.length > 0) await this.#renew(due, sentAt);
-    await this.#options.afterBeat();
+    // Whatever else has to be told to the store must not delay the next heartbeat.
+    this.#options.afterBeat();
     this.#cancel = undefined;
-    if (this.#held.size > 0 || this.#options.needed()) this.#schedule();
+    if (this.#held.size > 0 || this.#options.needed()) {
+      this.#schedule(this.#intervalMs - (this.#options.runtime.now() - sentAt));
+    }
   }
 
   /** Called when work is left that only a later beat can do. */
@@ -84,7 +91,7 @@ interface LeasesOptions {
   /** Undefined when the store could not be asked. */
   readonly renew: (leases: readonly Lease[]) => Promise<readonly RenewAnswer[] | undefined>;
   /** Runs after each heartbeat: outcomes that the store has not confirmed are told again. */
-  readonly afterBeat: () => Promise<void>;
+  readonly afterBeat: () => void;
   /** Whether heartbeats must go on although nothing is held. */
   readonly needed: () => boolean;
 }

@@ -6,7 +6,10 @@ export type Cancel = () => void;
  * cluster of engines into one process on virtual time, repeatable from one seed.
  */
 export interface Runtime {
-  /** Milliseconds since 1970 on this process's clock. Never compared with the store's. */
+  /**
+   * Milliseconds since 1970, on a clock that never goes back and never jumps: leases and time-outs are measured by it,
+   * and must not run out, or go on for ever, because somebody set the machine's clock. Never compared with the store's.
+   */
   now(): number;
   /** A `background` timer is no reason for the process to stay alive. */
   setTimer(run: () => void, ms: number, options?: { readonly background: boolean }): Cancel;
@@ -16,7 +19,7 @@ export interface Runtime {
 
 /** The real clock, real timers, real randomness. */
 export const systemRuntime: Runtime = {
-  now: Date.now,
+  now: () => performance.timeOrigin + performance.now(),
   setTimer(run, ms, options) {
     const timer = setTimeout(run, Math.min(ms, setTimeoutMsMax));
     if (options?.background) timer.unref();

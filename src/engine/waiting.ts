@@ -9,11 +9,13 @@ export async function waitForChange(options: {
   readonly id: RecordId;
   readonly until: number;
   readonly changed: () => Promise<boolean>;
+  /** Undefined when the store takes too long to begin. */
+  readonly withinLimit: <T>(promise: Promise<T>) => Promise<T | undefined>;
   readonly onWatchError: (error: unknown) => void;
 }): Promise<void> {
-  const { store, runtime, id, until } = options;
+  const { runtime, until } = options;
   const { sleep, wake } = sleeper(runtime);
-  const unwatch = await watchIfPossible(store, id, wake, options.onWatchError);
+  const unwatch = await watchIfPossible({ ...options, wake });
   try {
     // The record may have changed before the watch began.
     if (unwatch !== undefined && (await options.changed())) return;
@@ -35,18 +37,24 @@ const pollMsFirst = 20; // About what a short handler takes.
 const pollMsMax = 400; // Two to three questions per second and waiter at the most.
 const pollMsBelowPush = 1000; // Push does the work; this only catches a notification that was lost.
 
-async function watchIfPossible(
-  store: Store,
-  id: RecordId,
-  wake: () => void,
-  onError: (error: unknown) => void,
-): Promise<Unwatch | undefined> {
+async function watchIfPossible(options: {
+  readonly store: Store;
+  readonly id: RecordId;
+  readonly wake: () => void;
+  readonly withinLimit: <T>(promise: Promise<T>) => Promise<T | undefined>;
+  readonly onWatchError: (error: unknown) => void;
+}): Promise<Unwatch | undefined> {
+  const { store, id, wake, withinLimit, onWatchError } = options;
   if (store.watch === undefined || !store.capabilities.push) return undefined;
   try {
-    return await store.watch(id, wake);
+    const watching = store.watch(id, wake);
+    const unwatch = await withinLimit(watching);
+    // Nobody waits for it any more when it begins after all.
+    if (unwatch === undefined) watching.then((late) => late(), onWatchError);
+    return unwatch;
   } catch (error) {
     // Without push the waiter polls; the answer is the same.
-    onError(error);
+    onWatchError(error);
     return undefined;
   }
 }

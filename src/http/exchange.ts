@@ -2,7 +2,7 @@ import type { ServerResponse } from "node:http";
 import type { CapturedResponse, HeaderPair, StoredResponse } from "../core/response.ts";
 import { toStoredResponse } from "../core/response.ts";
 import type { Execution, Settled } from "../engine/execution.ts";
-import { runOperation } from "../operation/operation.ts";
+import { isOperationOf, runOperation } from "../operation/operation.ts";
 import { type AnswerContext, firstAnswerHeaders, type HttpAnswer, problemAnswer } from "./answer.ts";
 
 /** What the adapter does once the outcome is settled: send what the handler made, or something else instead. */
@@ -77,7 +77,10 @@ export class Exchange {
 
   /** Called once if the handler takes too long; the answer is for its client, and a later one from it is ignored. */
   onTimeout(give: (answer: HttpAnswer) => void): void {
-    this.#execution.onTimeout = () => give(this.#timeoutAnswer());
+    this.#execution.onGivenUp = (settled) => {
+      const finish = this.#finishFor(settled);
+      if (finish.kind === "replace") give(finish.answer);
+    };
   }
 
   /** The handler has answered: store it, and say what may be sent. */
@@ -104,6 +107,21 @@ export class Exchange {
       answer: { ...answer, headers: [...answer.headers, ...finish.headers] },
       binding: settled.kind === "stored",
     };
+  }
+
+  /** Whether whoever asks was called by the handler, directly or in the end. */
+  get isInside(): boolean {
+    return isOperationOf(this.#execution);
+  }
+
+  /** Somebody outside answered with an error while the handler was at work: nobody may begin again because of it. */
+  async interrupt(status: number): Promise<Finish> {
+    const settled = await this.#execution.interrupt(
+      `somebody else answered ${status} while the handler was at work`,
+    );
+    return settled.kind === "timedOut"
+      ? { kind: "send", headers: this.streamHeaders }
+      : this.#finishFor(settled);
   }
 
   /** The handler is not going to run. */
@@ -162,6 +180,9 @@ export class Exchange {
     });
   }
 }
+
+/** How soon it makes sense to ask again about an outcome that nobody knows. */
+export const unknownRetryAfterMsMin = 30_000;
 
 /** A database that fails over is back within some seconds. */
 export const storeDownRetryAfterMs = 5000;

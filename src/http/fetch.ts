@@ -36,8 +36,12 @@ export async function readFetchBody(request: Request, bytesMax: number): Promise
     );
   }
   if (saysTooLarge(request, bytesMax)) return undefined;
-  // The server sees to it that a body is no longer than it says, so this is bounded.
-  if (request.headers.has("content-length")) return new Uint8Array(await request.arrayBuffer());
+  // A server sees to it that a body is no longer than it says, so this is bounded. Whoever made the request by hand may
+  // have said anything.
+  if (request.headers.has("content-length")) {
+    const bytes = new Uint8Array(await request.arrayBuffer());
+    return bytes.byteLength > bytesMax ? undefined : bytes;
+  }
   if (request.body === null) return new Uint8Array();
   const reader = (request.body as ReadableStream<Uint8Array>).getReader();
   const chunks: Uint8Array[] = [];

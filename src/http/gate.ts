@@ -18,7 +18,7 @@ import {
   problemAnswer,
   replayAnswer,
 } from "./answer.ts";
-import { Exchange, storeDownRetryAfterMs } from "./exchange.ts";
+import { Exchange, storeDownRetryAfterMs, unknownRetryAfterMsMin } from "./exchange.ts";
 import {
   type FingerprintRequest,
   fingerprintRequest,
@@ -143,11 +143,15 @@ export class Gate<Native> {
    * framework answers for errors. Nothing was reserved.
    */
   failed(error: unknown): Arrival {
+    return { kind: "answer", answer: this.failureAnswer(error) };
+  }
+
+  failureAnswer(error: unknown): HttpAnswer {
     // The bug must surface, but not by ending the process that serves all the others. A client that went away is none.
     if (!(error instanceof RequestAbortedError)) {
       process.emitWarning(error instanceof Error ? error : String(error));
     }
-    return this.#refuse(undefined, "handler-failed", {
+    return problemAnswer(this.#context(undefined), "handler-failed", {
       detail:
         "The request failed inside the service before it was executed. Send it again with the same key.",
     });
@@ -202,9 +206,9 @@ export class Gate<Native> {
       case "unknown":
         return this.#refuse(key, "outcome-unknown", {
           detail:
-            "The request may have been executed, and it is being found out. Do not use a new key; ask again later with " +
-            "this one.",
-          retryAfterMs: verdict.retryAfterMs,
+            "The request may have been executed, and it is not known yet whether it was. Do not use a new key, which " +
+            "could do it twice; ask again later with this one.",
+          retryAfterMs: Math.max(verdict.retryAfterMs, unknownRetryAfterMsMin),
         });
       case "storeDown":
         return this.#refuse(key, "store-unavailable", {
@@ -227,7 +231,14 @@ export class Gate<Native> {
           "This route refuses late arrivals and has to know when a key was made: send a UUID version 7.",
       });
     }
-    if (this.#latchkey.engine.runtime.now() - madeAt <= this.policy.retentionMs) return undefined;
+    const ageMs = this.#latchkey.engine.runtime.now() - madeAt;
+    // A key from the future would be young for longer than its answer is kept.
+    if (ageMs < -clockSkewMsMax) {
+      return this.#refuse(key, "key-invalid", {
+        detail: "This key was made in the future: set the clock, and send a new UUID version 7.",
+      });
+    }
+    if (ageMs <= this.policy.retentionMs) return undefined;
     return this.#refuse(key, "late-arrival", {
       detail:
         "Answers are not kept for as long as this key is old, so it cannot be told whether the request ran. Find out " +
@@ -268,6 +279,9 @@ type ProblemArguments = [
   code: Parameters<typeof problemAnswer>[1],
   options: Parameters<typeof problemAnswer>[2],
 ];
+
+/** What clocks of clients may be ahead. */
+const clockSkewMsMax = 300_000;
 
 /** Requests whose handler runs under a gate right now. */
 const inside = new WeakSet<object>();

@@ -36,8 +36,12 @@ export function writeNodeAnswer(res: ServerResponse, answer: HttpAnswer): void {
  * Gives the key back, and answers undefined, if somebody else has answered while it was reserved: then there is nobody
  * to execute for, and nothing that a handler writes could be sent.
  */
-export function captureNodeResponse(res: ServerResponse, exchange: Exchange): NodeCapture | undefined {
-  if (!res.headersSent) return new NodeCapture(res, exchange);
+export function captureNodeResponse(
+  res: ServerResponse,
+  exchange: Exchange,
+  isOutsider = () => !exchange.isInside,
+): NodeCapture | undefined {
+  if (!res.headersSent) return new NodeCapture(res, exchange, isOutsider);
   void exchange.abandon("the request was answered by somebody else before it was executed");
   return undefined;
 }
@@ -58,6 +62,8 @@ export class NodeCapture implements Holder {
   readonly #below: Below;
   readonly #headersBefore: OutgoingHttpHeaders;
   readonly #finishListeners: { release(): void };
+  /** Whether whoever answers right now is not the handler, while that is still at work. */
+  readonly #isOutsider: () => boolean;
   #state: State = "open";
   #socket: Socket | undefined;
   readonly #chunks: Uint8Array[] = [];
@@ -73,10 +79,11 @@ export class NodeCapture implements Holder {
   #unconfirmedWrites: Set<() => void> | undefined;
   #clientGone = false;
 
-  constructor(response: ServerResponse, exchange: Exchange) {
+  constructor(response: ServerResponse, exchange: Exchange, isOutsider: () => boolean) {
     const res = response as CapturedResponse;
     this.#res = res;
     this.#exchange = exchange;
+    this.#isOutsider = isOutsider;
     this.#below = hold(res);
     this.#headersBefore = res.getHeaders();
     res[capture] = this;
@@ -150,6 +157,8 @@ export class NodeCapture implements Holder {
 
   #settle(): Promise<Finish> {
     const status = this.#res.statusCode;
+    // A middleware that limits the time, for instance. That it gave up says nothing about what the handler has done.
+    if (status >= 500 && this.#isOutsider()) return this.#exchange.interrupt(status);
     return this.#bytes > this.#exchange.responseBytesMax
       ? this.#exchange.finishOmitted(status, this.#bytes)
       : this.#exchange.finish({

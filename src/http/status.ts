@@ -1,5 +1,6 @@
 import type { Policy } from "../core/policy.ts";
 import { isTenant, scopeOf } from "../core/scope.ts";
+import { crashed } from "../core/transition.ts";
 import type { Latchkey, TenantOf, TenantRequest } from "../latchkey.ts";
 import {
   type AnswerContext,
@@ -8,7 +9,7 @@ import {
   problemAnswer,
   replayAnswer,
 } from "./answer.ts";
-import { storeDownRetryAfterMs } from "./exchange.ts";
+import { storeDownRetryAfterMs, unknownRetryAfterMsMin } from "./exchange.ts";
 
 /** A request for the status resource. */
 export interface StatusRequest extends TenantRequest {
@@ -55,7 +56,10 @@ export async function answerStatus<Native>(
   if (record === undefined) {
     return problemAnswer(context, "key-not-found", { detail: "You have not sent a request with this key." });
   }
-  switch (record.state) {
+  // A dead owner's record is answered as it will be when somebody ends it.
+  const isDead = record.state === "in_progress" && record.leaseUntil <= now;
+  const current = isDead ? crashed(record, now) : record;
+  switch (current.state) {
     case "pending":
     case "in_progress":
       return acceptedAnswer(context, {
@@ -63,21 +67,22 @@ export async function answerStatus<Native>(
         retryAfterMs: 1000,
       });
     case "completed":
-      if (record.expiresAt <= now) return expiredAnswer(context);
-      return replayAnswer(context, record.response, record.expiresAt);
+      if (current.expiresAt <= now) return expiredAnswer(context);
+      return replayAnswer(context, current.response, current.expiresAt);
     case "failed_retryable":
-      return problemAnswer(context, "not-executed", {
-        detail: "It is certain that nothing was executed. Send the request again with the same key.",
+      return problemAnswer(context, "no-answer", {
+        detail: "The request failed, or its process did. Send it again with the same key.",
       });
     case "unknown":
       return problemAnswer(context, "outcome-unknown", {
-        detail: "The request may have been executed, and it is being found out. Ask again later.",
-        retryAfterMs: record.reconcileAfter - now,
+        detail:
+          "The request may have been executed, and it is not known yet whether it was. Ask again later.",
+        retryAfterMs: Math.max(current.reconcileAfter - now, unknownRetryAfterMsMin),
       });
     case "expired":
       return expiredAnswer(context);
     default:
-      return record satisfies never;
+      return current satisfies never;
   }
 }
 

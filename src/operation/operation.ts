@@ -40,11 +40,21 @@ export function runOperation<T>(execution: Execution, handler: () => T): T {
   return storage.run(new ExecutionOperation(execution), handler);
 }
 
+/** Whether the code that asks runs on behalf of this execution. */
+export function isOperationOf(execution: Execution): boolean {
+  const operation = storage.getStore();
+  return operation instanceof ExecutionOperation && operation.is(execution);
+}
+
 class ExecutionOperation implements Operation {
   readonly #execution: Execution;
 
   constructor(execution: Execution) {
     this.#execution = execution;
+  }
+
+  is(execution: Execution): boolean {
+    return this.#execution === execution;
   }
 
   get key(): string {

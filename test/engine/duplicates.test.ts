@@ -163,6 +163,20 @@ describe.each([
     expect(told.map((event) => event.outcome)).toEqual(["created", "in_progress"]);
   });
 
+  it("a duplicate that comes later waits for as long as it was promised, not for as long as the first one", async () => {
+    const { clock, engine: start } = open();
+    const [first, second] = [start(), start()];
+    const running = execution(await first.arrive(arrival(policy)));
+    const early = second.arrive(arrival(policy));
+    await clock.advance(9_900);
+    const late = second.arrive(arrival(policy));
+    await clock.advance(2_000);
+    expect((await early).kind).toBe("inFlight");
+    await running.settle(answered(201, "done"));
+    await clock.advance(2_000);
+    expect(bodyOf(await late)).toBe("done");
+  });
+
   it("learns of a dead owner in time", async () => {
     const { clock, engine: start } = open();
     const [first, second] = [start(), start()];

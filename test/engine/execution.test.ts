@@ -181,6 +181,64 @@ describe("the lease", () => {
   });
 });
 
+describe("an execution that ends before its handler", () => {
+  it("tells whoever waits for the answer that the lease is lost", async () => {
+    const { clock, engine: start } = cluster();
+    const frozen = pausable(clock);
+    const [first, second] = [start(frozen), start()];
+    const stale = execution(await first.arrive(arrival({ onCrash: "retry" })));
+    const told: unknown[] = [];
+    stale.onGivenUp = (settled) => told.push(settled);
+    frozen.pause();
+    await clock.advance(leaseMs + 1);
+    await second.arrive(arrival({ onCrash: "retry" }));
+    frozen.resume();
+    await clock.advance(1);
+    expect(told).toEqual([{ kind: "lost" }]);
+  });
+
+  it.each([
+    ["reconcile", "unknown"],
+    ["retry", "inFlight"],
+  ] as const)("by somebody else's answer counts as a crash, under onCrash %s", async (onCrash, kind) => {
+    const engine = cluster().engine();
+    const running = execution(await engine.arrive(arrival({ onCrash })));
+    expect(await running.interrupt("it took too long for somebody")).toEqual({ kind: "timedOut" });
+    expect(running.signal.aborted).toBe(true);
+    expect((await engine.arrive(arrival({ onCrash }))).kind).toBe(kind);
+    expect(await running.settle(answered(201))).toEqual({ kind: "timedOut" });
+  });
+});
+
+describe("draining", () => {
+  it("waits for what runs and for what the store has not confirmed, and no longer", async () => {
+    const { clock, engine: start, faults } = cluster();
+    const engine = start();
+    const running = execution(await engine.arrive(arrival()));
+    let drained = false;
+    const draining = engine.drain(60_000).then(() => {
+      drained = true;
+    });
+    await clock.advance(1000);
+    expect(drained).toBe(false);
+    faults.push({ kind: "failBefore" });
+    await running.settle(answered(201, "kept"));
+    await clock.advance(100);
+    await draining;
+    engine.close();
+    expect(bodyOf(await start().arrive(arrival()))).toBe("kept");
+  });
+
+  it("does not wait for ever", async () => {
+    const { clock, engine: start } = cluster();
+    const engine = start();
+    await engine.arrive(arrival());
+    const draining = engine.drain(5_000);
+    await clock.advance(5_100);
+    await draining;
+  });
+});
+
 describe("a handler that takes too long", () => {
   const policy = { executionTimeoutMs: 1000 };
 
@@ -189,7 +247,7 @@ describe("a handler that takes too long", () => {
     const engine = start();
     const running = execution(await engine.arrive(arrival(policy)));
     let told = 0;
-    running.onTimeout = () => {
+    running.onGivenUp = () => {
       told += 1;
     };
     await clock.advance(1000);

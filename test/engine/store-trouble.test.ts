@@ -1,4 +1,6 @@
 import { describe, expect, it } from "vitest";
+import type { Store } from "../../src/core/store.ts";
+import { Engine } from "../../src/engine/engine.ts";
 import type { Fault } from "../../src/testing/index.ts";
 import { answered, arrival, bodyOf, cluster, execution, leaseMs, storeTimeoutMs } from "./cluster.ts";
 
@@ -45,13 +47,92 @@ describe("a store that does not answer", () => {
     expect(execution(await engine.arrive(arrival())).after).toBe("failed_retryable");
   });
 
-  it("that lost the answer to a reservation leaves a key that ends by onCrash", async () => {
+  it("that granted a reservation and lost the answer is told that nothing ran, and the key is free", async () => {
     const { clock, engine: start, faults } = cluster();
     const engine = start();
     faults.push(failAfter);
-    expect(await engine.arrive(arrival({ onCrash: "retry" }))).toEqual({ kind: "storeDown" });
+    expect(await engine.arrive(arrival())).toEqual({ kind: "storeDown" });
+    expect((await engine.arrive(arrival())).kind).toBe("inFlight");
+    await clock.advance(leaseMs / 3);
+    expect(execution(await engine.arrive(arrival())).after).toBe("failed_retryable");
+  });
+
+  it("cannot make a request run under a lease that ran out before its answer came", async () => {
+    const { clock, store } = cluster();
+    const engine = new Engine({ store, runtime: clock, leaseMs: 1000, storeTimeoutMs: 5000 });
+    const late: Store = {
+      ...store,
+      async reserve(request) {
+        const reservation = await store.reserve(request);
+        await new Promise<void>((resolve) => void clock.setTimer(resolve, 1500));
+        return reservation;
+      },
+    };
+    const tardy = new Engine({ store: late, runtime: clock, leaseMs: 1000, storeTimeoutMs: 5000 });
+    const verdict = tardy.arrive(arrival());
+    await clock.advance(1500);
+    expect(await verdict).toEqual({ kind: "storeDown" });
+    await clock.advance(1000);
+    expect(execution(await engine.arrive(arrival())).after).toBe("failed_retryable");
+  });
+
+  it("one settlement that it refuses does not hold up the others, and ends some time", async () => {
+    const { clock, store } = cluster();
+    const picky: Store = {
+      ...store,
+      settle: (lease, settlement) =>
+        lease.key === "poison" || !isOpen ? Promise.reject(new Error("no")) : store.settle(lease, settlement),
+    };
+    let isOpen = false;
+    const engine = new Engine({ store: picky, runtime: clock, leaseMs, storeTimeoutMs });
+    for (const key of ["poison", "good"]) {
+      const running = execution(await engine.arrive(arrival({}, { key })));
+      expect(await running.settle(answered(201, key))).toEqual({ kind: "storeDown" });
+    }
+    isOpen = true;
     await clock.advance(leaseMs);
-    expect((await engine.arrive(arrival({ onCrash: "retry" }))).kind).toBe("execute");
+    expect(bodyOf(await engine.arrive(arrival({}, { key: "good" })))).toBe("good");
+    expect((await engine.arrive(arrival({}, { key: "poison" }))).kind).toBe("inFlight");
+    await clock.advance(3_700_000);
+    expect((await engine.arrive(arrival({}, { key: "poison" }))).kind).toBe("unknown");
+  });
+
+  it("that takes its time with old outcomes does not cost running handlers their lease", async () => {
+    const { clock, store } = cluster();
+    let slow = false;
+    const sluggish: Store = {
+      ...store,
+      async settle(lease, settlement) {
+        if (!slow) return store.settle(lease, settlement);
+        await new Promise<void>((resolve) => void clock.setTimer(resolve, 3000));
+        throw new Error("not yet");
+      },
+    };
+    const first = new Engine({ store: sluggish, runtime: clock, leaseMs, storeTimeoutMs });
+    const second = new Engine({ store, runtime: clock, leaseMs, storeTimeoutMs });
+    const running = execution(await first.arrive(arrival({ onCrash: "retry" })));
+    slow = true;
+    for (let index = 0; index < 10; index += 1) {
+      void execution(await first.arrive(arrival({}, { key: `old-${index}` }))).settle(answered(201));
+    }
+    await clock.advance(4 * leaseMs);
+    expect((await second.arrive(arrival({ onCrash: "retry" }))).kind).toBe("inFlight");
+    expect(running.signal.aborted).toBe(false);
+  });
+
+  it("whose watch never begins is polled, and nobody waits for ever", async () => {
+    const { clock, store } = cluster();
+    const deaf: Store = { ...store, watch: () => new Promise(() => {}) };
+    const [first, second] = [deaf, deaf].map(
+      (each) => new Engine({ store: each, runtime: clock, leaseMs, storeTimeoutMs }),
+    ) as [Engine, Engine];
+    const policy = arrival({ onInFlight: "wait", waitMs: 10_000 });
+    const running = execution(await first.arrive(policy));
+    const waiting = second.arrive(policy);
+    await clock.advance(storeTimeoutMs);
+    await running.settle(answered(201, "done"));
+    await clock.advance(1000);
+    expect(bodyOf(await waiting)).toBe("done");
   });
 
   it.each([

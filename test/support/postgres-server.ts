@@ -198,8 +198,28 @@ export async function createDatabase(serverUrl: string): Promise<TestDatabase> {
   url.pathname = `/${name}`;
   return {
     url: url.href,
-    drop: () => runStatement(serverUrl, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`),
+    drop: () => dropDatabase(serverUrl, name),
   };
+}
+
+/**
+ * A pool that was ended has said goodbye, but the server may not have heard it yet. To disconnect it then would be an
+ * error that nobody listens for any more, so whoever is leaving gets a moment to do so.
+ */
+async function dropDatabase(serverUrl: string, name: string): Promise<void> {
+  const client = new Client({ connectionString: serverUrl });
+  await client.connect();
+  try {
+    const giveUpAt = Date.now() + 2_000;
+    for (;;) {
+      const { rowCount } = await client.query("SELECT FROM pg_stat_activity WHERE datname = $1", [name]);
+      if (rowCount === 0 || Date.now() > giveUpAt) break;
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    await client.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
+  } finally {
+    await client.end();
+  }
 }
 
 async function runStatement(url: string, statement: string): Promise<void> {
