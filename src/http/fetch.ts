@@ -99,6 +99,9 @@ async function handled(
 ): Promise<Response> {
   try {
     const response = await exchange.run(handler);
+    // `Response.error()` can neither be sent nor be replayed.
+    if (response.status < 200)
+      throw new RangeError(`the handler returned a response of status ${response.status}`);
     return exchange.streaming && response.body !== null
       ? flowing(response, response.body as ReadableStream<Uint8Array>, exchange)
       : await stored(response, exchange, respond);
@@ -133,7 +136,7 @@ function flowing(response: Response, body: ReadableStream<Uint8Array>, exchange:
     for await (const chunk of body as unknown as AsyncIterable<Uint8Array>) {
       bytes += chunk.byteLength;
       if (bytes > exchange.responseBytesMax) chunks.length = 0;
-      // A source may reuse its buffer, and a Buffer's own `slice` would not copy.
+      // Whoever sends it may give its memory away, and a Buffer's own `slice` would not copy.
       else chunks.push(new Uint8Array(chunk));
       if (!listening) continue;
       out.enqueue(chunk);

@@ -158,7 +158,7 @@ export class NodeCapture implements Holder {
   #settle(): Promise<Finish> {
     const status = this.#res.statusCode;
     // A middleware that limits the time, for instance. That it gave up says nothing about what the handler has done.
-    if (status >= 500 && this.#isOutsider()) return this.#exchange.interrupt(status);
+    if (freesTheKey(status) && this.#isOutsider()) return this.#exchange.interrupt(status);
     return this.#bytes > this.#exchange.responseBytesMax
       ? this.#exchange.finishOmitted(status, this.#bytes)
       : this.#exchange.finish({
@@ -364,6 +364,11 @@ export class NodeCapture implements Holder {
 }
 
 const noBytes = new Uint8Array();
+
+/** Whether a handler that answers this may be executed again: it failed, or by its own word did nothing. */
+function freesTheKey(status: number): boolean {
+  return status >= 500 || status === 408 || status === 425 || status === 429;
+}
 
 function override(res: ServerResponse, name: string, value: boolean): void {
   Object.defineProperty(res, name, { value, configurable: true });

@@ -1,24 +1,17 @@
 import type { Agent, Server } from "node:http";
 import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
-import { type Runtime, systemRuntime } from "../../src/engine/runtime.ts";
 import {
   createLatchkey,
   type Latchkey,
   type LatchkeyEvent,
   type LatchkeyOptions,
   type PolicyInput,
-  type Reading,
-  type RecordId,
-  type Reservation,
-  type ReserveRequest,
-  type Store,
-  type StoredResponse,
 } from "../../src/index.ts";
-import { memoryStore } from "../../src/stores/memory/store.ts";
-import { type Fault, type FaultyStore, faultyStore } from "../../src/testing/index.ts";
+import type { Fault, FaultyStore } from "../../src/testing/index.ts";
 import { type Application, type Framework, type Handler, json, type Kind, portOf } from "./application.ts";
 import { type Answer, keptConnection, type OpenExchange, open, type Sending, send } from "./client.ts";
+import { Faults, serverLikeStore } from "./server-like-store.ts";
 
 /** One behaviour, the same for every adapter. An adapter that cannot have it says why, as data. */
 export interface Case {
@@ -141,11 +134,7 @@ export class Site {
   static async start(framework: Framework, options: SiteOptions): Promise<Site> {
     const { handler = () => json(201, { charged: 10 }), policy = {}, clock } = options;
     const faults = new Faults();
-    const store = faultyStore({
-      store: asFromAServer(memoryStore(clock === undefined ? {} : { clock })),
-      runtime: faults.runtime,
-      choose: (verb) => faults.choose(verb),
-    });
+    const store = serverLikeStore(faults, clock);
     const latchkey = createLatchkey({ tenant: "single", ...options.latchkey, store });
     let count = () => {};
     const routes: Record<string, Handler> = {};
@@ -194,10 +183,8 @@ export class Site {
     this.#faults.choose = choose;
   }
 
-  /** Lets calls through again, those that hang first. */
   repairStore(): void {
-    this.#faults.choose = works;
-    this.#faults.release();
+    this.#faults.repair();
   }
 
   /** Resolves once such an event has happened, now or earlier. */
@@ -224,60 +211,8 @@ export class Site {
     const closed = new Promise((resolve) => this.#server.close(resolve));
     this.#server.closeAllConnections();
     await closed;
-    await this.latchkey.close();
-  }
-}
-
-/**
- * Hands stored bodies out as database drivers do: as a window onto a larger buffer in which other people's data stands
- * left and right of it.
- */
-function asFromAServer(store: Store): Store {
-  const windowOf = (response: StoredResponse): StoredResponse => {
-    if (response.kind === "omitted") return response;
-    const packet = Buffer.concat([secret, response.body, secret]);
-    return { ...response, body: packet.subarray(secret.length, packet.length - secret.length) };
-  };
-  return Object.assign(Object.create(store) as Store, {
-    async reserve(request: ReserveRequest): Promise<Reservation> {
-      const answer = await store.reserve(request);
-      return answer.kind === "replay" ? { ...answer, response: windowOf(answer.response) } : answer;
-    },
-    async read(id: RecordId): Promise<Reading> {
-      const { record, now } = await store.read(id);
-      if (record?.state !== "completed") return { record, now };
-      return { record: { ...record, response: windowOf(record.response) }, now };
-    },
-    settle: store.settle.bind(store),
-    renew: store.renew.bind(store),
-    sweep: store.sweep.bind(store),
-    reap: store.reap.bind(store),
-    watch: store.watch?.bind(store),
-    close: () => store.close(),
-  });
-}
-
-const secret = Buffer.from("another tenant's secret");
-
-const works = (): Fault => ({ kind: "none" });
-
-/** The fault of a call that does not come back before the store is repaired. */
-export const hangs: Fault = { kind: "delay", ms: Number.POSITIVE_INFINITY };
-
-class Faults {
-  choose: (verb: string) => Fault = works;
-  readonly #hanging: (() => void)[] = [];
-  readonly runtime: Runtime = {
-    ...systemRuntime,
-    setTimer: (run, ms) => {
-      if (Number.isFinite(ms)) return systemRuntime.setTimer(run, ms);
-      this.#hanging.push(run);
-      return () => {};
-    },
-  };
-
-  release(): void {
-    for (const run of this.#hanging.splice(0)) run();
+    // Some handlers of these tests never end.
+    await this.latchkey.close({ drainMs: 0 });
   }
 }
 

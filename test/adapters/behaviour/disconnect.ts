@@ -1,6 +1,8 @@
+import { connect } from "node:net";
 import { expect } from "vitest";
 import { type Handler, json, pieces, type Reply, stream } from "../application.ts";
-import { type Case, type Deferred, deferred, hangs, type Site, until } from "../harness.ts";
+import { type Case, type Deferred, deferred, type Site, until } from "../harness.ts";
+import { hangs } from "../server-like-store.ts";
 
 /** More than any buffer between a handler and its client holds, so that back-pressure is felt. */
 const large = { parts: 64, partBytes: 16 * 1024 };
@@ -171,6 +173,37 @@ export const disconnectCases: readonly Case[] = [
       expect((await site.send()).status).toBe(409);
       go.resolve();
       await expectStored(site);
+    },
+  },
+  {
+    name: "a client that is gone after the first of two requests that it sent at once: the second is stored",
+    async run(trial) {
+      const go = deferred();
+      const site = await trial.start({
+        handler: async (visit) => {
+          if (visit.header("x-order") === "first") return json(201, { order: "first" });
+          await go;
+          return stream(manyParts);
+        },
+        policy: { responseBytesMax: 4 * largeBytes },
+      });
+      const request = (order: string) =>
+        `POST /charges HTTP/1.1\r\nhost: localhost\r\nidempotency-key: ${order}\r\nx-order: ${order}\r\n` +
+        "content-length: 0\r\n\r\n";
+      const client = connect(site.port, "127.0.0.1", () =>
+        client.write(request("first") + request("second")),
+      );
+      const firstAnswer = new Promise((resolve) => client.once("data", resolve));
+      await until("both handlers to run", () => site.executions === 2);
+      await firstAnswer;
+      client.destroy();
+      await site.disconnected();
+      go.resolve();
+      await site.happened("settled", (event) => event.key === "second" && event.as === "completed");
+      const retry = await site.send({ key: "second", headers: { "x-order": "second" }, body: "" });
+      expect(retry.headers["idempotency-replayed"]).toBe("true");
+      expect(retry.body.byteLength).toBe(largeBytes);
+      expect(site.executions).toBe(2);
     },
   },
   {

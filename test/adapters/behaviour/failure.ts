@@ -1,6 +1,6 @@
 import { expect } from "vitest";
 import { currentOperation } from "../../../src/index.ts";
-import { fail, type Handler, json, type Reply, text, twice } from "../application.ts";
+import { empty, fail, type Handler, json, pieces, type Reply, text, twice } from "../application.ts";
 import { expectProblem, expectReplay, expectRetryAfter } from "../assertions.ts";
 import { type Case, deferred, until } from "../harness.ts";
 
@@ -159,13 +159,19 @@ export const failureCases: readonly Case[] = [
       hono: "a function that returns its answer cannot answer twice",
     },
     async run(trial) {
-      const site = await trial.start({
-        handler: () => twice(text(200, "first"), text(500, "second, and longer")),
-      });
-      const first = await site.send();
-      expect(first).toMatchObject({ status: 200, text: "first" });
-      expectReplay(first, await site.send());
-      expect(site.executions).toBe(1);
+      const seconds: readonly Reply[] = [
+        text(500, "second, and longer", [["location", "/second"]]),
+        pieces(["second ", "in pieces"], [["location", "/second"]]),
+        empty(200),
+      ];
+      for (const second of seconds) {
+        const site = await trial.start({ handler: () => twice(text(200, "first"), second) });
+        const first = await site.send();
+        expect(first).toMatchObject({ status: 200, text: "first" });
+        expect(first.headers.location).toBeUndefined();
+        expectReplay(first, await site.send());
+        expect(site.executions).toBe(1);
+      }
     },
   },
   {

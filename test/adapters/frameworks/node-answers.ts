@@ -62,10 +62,15 @@ function head(res: ServerResponse, status: number, fields: Fields): void {
   res.writeHead(status, headers);
 }
 
-export async function readBytes(req: IncomingMessage): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of req) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks);
+/** By its events, as body parsers do: unlike an iterator, they miss an end that came before them. */
+export function readBytes(req: IncomingMessage): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    req.on("data", (chunk: Buffer) => chunks.push(chunk));
+    req.on("end", () => resolve(Buffer.concat(chunks)));
+    req.on("error", reject);
+    req.on("aborted", () => reject(new Error("the request was aborted")));
+  });
 }
 
 /** What a small body parser would make of the bytes; anything that it does not know stays bytes. */

@@ -1,16 +1,13 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer, type RequestListener } from "node:http";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { gunzipSync, gzip } from "node:zlib";
-import type { ErrorRequestHandler, Application as ExpressApplication, RequestHandler } from "express";
+import type { ErrorRequestHandler, RequestHandler } from "express";
 import { describe, expect } from "vitest";
 import { idempotent } from "../../../src/adapters/express.ts";
-import { listening } from "../application.ts";
+import { empty, listening } from "../application.ts";
 import { expectProblem, expectReplay } from "../assertions.ts";
 import { custom, itServes } from "../custom.ts";
-import { type Express, express4, express5 } from "../frameworks/express.ts";
-import { deferred, type SiteOptions, until } from "../harness.ts";
+import { deferred, until } from "../harness.ts";
+import { plain, servingWith, versions } from "./express-serving.ts";
 
 /** Compresses what is written to the response after it has all of it, as compressing middleware does in principle. */
 const compress: RequestHandler = (_req, res, next) => {
@@ -46,16 +43,10 @@ const atTheLastMoment = (name: string, value: string): RequestHandler => {
   };
 };
 
-for (const [version, express] of Object.entries({ "express 5": express5, "express 4": express4 })) {
-  const serving = (build: (app: ExpressApplication, protect: RequestHandler, express: Express) => void) =>
-    custom("express", (application) => {
-      const app = express();
-      build(app, idempotent(application.latchkey, application.policy), express);
-      return listening(createServer(app as RequestListener));
-    });
-  const plain: SiteOptions = { routes: {} };
+for (const [version, express] of Object.entries(versions)) {
+  const serving = servingWith(express);
 
-  describe(version, () => {
+  describe(`${version}, middleware around Latchkey`, () => {
     itServes(
       "the first answer and the replay both pass through a compressing middleware above Latchkey",
       serving((app, protect) => {
@@ -142,120 +133,14 @@ for (const [version, express] of Object.entries({ "express 5": express5, "expres
     );
 
     itServes(
-      "a handler that calls next after its answer does not spoil it",
-      serving((app, protect) => {
-        app.use(protect);
-        app.post("/charges", (_req, res, next) => {
-          res.status(201).json({ charged: 10 });
-          next();
-        });
-        app.post("/late", async (_req, res, next) => {
-          res.status(201).json({ charged: 10 });
-          res.once("finish", () => next());
-        });
-      }),
-      plain,
-      async (site) => {
-        for (const sending of [{}, { path: "/late", key: "late" }]) {
-          const first = await site.sendKept(sending);
-          expect(first).toMatchObject({ status: 201, text: '{"charged":10}' });
-          expectReplay(first, await site.sendKept(sending));
-        }
-      },
-    );
-
-    itServes(
-      "a handler that answers again when its answer is long gone harms nobody",
-      serving((app, protect) => {
-        app.use(protect);
-        app.post("/charges", (_req, res) => {
-          res.once("finish", () => {
-            res.status(500).json({ never: "sent" });
-            res.writeHead(500);
-            res.write("never sent");
-            res.end();
-          });
-          res.status(201).json({ charged: 10 });
-        });
-      }),
-      plain,
-      async (site) => {
-        const first = await site.sendKept();
-        expect(first).toMatchObject({ status: 201, text: '{"charged":10}' });
-        expectReplay(first, await site.sendKept());
-      },
-    );
-
-    itServes(
-      "a handler that fails in the middle of its answer gets one error page, and no mixture",
-      serving((app, protect) => {
-        let runs = 0;
-        app.use(protect);
-        app.post("/charges", (_req, res) => {
-          runs += 1;
-          res.set("content-length", "9").write("half of ");
-          if (runs === 1) throw new Error("boom");
-          res.end("x");
-        });
-      }),
-      plain,
-      async (site) => {
-        const first = await site.sendKept();
-        expect(first.status).toBe(500);
-        expect(first.text).toMatch(/^<!DOCTYPE html>.*boom.*<\/html>\n$/s);
-        expect(await site.sendKept()).toMatchObject({ status: 200, text: "half of x" });
-      },
-    );
-
-    itServes(
-      "a length that was said for another answer does not break the connection",
-      serving((app, protect) => {
-        app.use(protect);
-        app.post("/charges", (_req, res) => {
-          res.set("content-length", "1000").write("a beginning");
-          throw new Error("boom");
-        });
-        app.post("/short", (_req, res) => void res.set("content-length", "2").end("longer"));
-        const plainPage: ErrorRequestHandler = (_error, _req, res, _next) =>
-          void res.status(402).end("failed");
-        app.use(plainPage);
-      }),
-      plain,
-      async (site) => {
-        const first = await site.sendKept();
-        expect(first).toMatchObject({ status: 402, text: "failed" });
-        expectReplay(first, await site.sendKept());
-        expect((await site.sendKept({ path: "/short", key: "short" })).text).toBe("longer");
-        expect((await site.sendKept({ path: "/short", key: "short" })).text).toBe("longer");
-      },
-    );
-
-    itServes(
-      "a status that does not exist is the handler's error, not ours",
-      serving((app, protect) => {
-        app.use(protect);
-        app.post("/charges", (_req, res) => {
-          res.statusCode = 9999;
-          res.end();
-        });
-        app.post("/message", (_req, res) => void res.writeHead(200, "line\nbreak").end());
-      }),
-      plain,
-      async (site) => {
-        expect((await site.send()).status).toBe(500);
-        expect((await site.send({ path: "/message", key: "another" })).status).toBe(500);
-      },
-    );
-
-    itServes(
       "a request that a middleware answered meanwhile is not executed, and its retry is",
       serving((app, protect, make) => {
-        let impatient = true;
+        let requests = 0;
         app.use(
           make.json(),
           (_req, res, next) => {
-            if (impatient) res.status(503).end("too slow for me");
-            impatient = false;
+            requests += 1;
+            if (requests <= 2) res.status(503).end("too slow for me");
             next();
           },
           protect,
@@ -264,6 +149,8 @@ for (const [version, express] of Object.entries({ "express 5": express5, "expres
       }),
       plain,
       async (site) => {
+        // One that Latchkey would refuse, and one that it would let in.
+        expect(await site.send({ key: null })).toMatchObject({ status: 503, text: "too slow for me" });
         expect(await site.send()).toMatchObject({ status: 503, text: "too slow for me" });
         await site.happened("settled", (event) => event.as === "failed_retryable");
         const retry = await site.send();
@@ -272,34 +159,72 @@ for (const [version, express] of Object.entries({ "express 5": express5, "expres
       },
     );
 
-    const go = deferred();
-    let ran = false;
-    itServes(
-      "a file is stored and replayed, although its client is gone before it is sent",
-      serving((app, protect) => {
-        app.use(protect);
-        app.post("/charges", async (_req, res, next) => {
-          ran = true;
-          await go;
-          const folder = await mkdtemp(join(tmpdir(), "latchkey-"));
-          await writeFile(join(folder, "receipt.txt"), "x".repeat(200_000));
-          res.sendFile(join(folder, "receipt.txt"), (error) => {
-            void rm(folder, { recursive: true });
-            if (error) next(error);
+    for (const status of [503, 408]) {
+      const giveUp = deferred();
+      const finish = deferred();
+      itServes(
+        `a middleware that answers ${status} while the handler is at work does not let a retry run beside it`,
+        serving((app, protect, make, routes) => {
+          let patience = 0;
+          app.use(make.json(), (_req, res, next) => {
+            patience += 1;
+            if (patience === 1) void giveUp.then(() => res.status(status).end("too slow for me"));
+            next();
           });
-        });
+          app.post("/charges", protect, async (_req, res) => {
+            routes["/charges"]?.({} as never);
+            await finish;
+            res.status(201).json({ charged: 10 });
+          });
+        }),
+        { routes: { "/charges": () => empty(201) } },
+        async (site) => {
+          const first = site.send();
+          await until("the handler to run", () => site.executions === 1);
+          giveUp.resolve();
+          expect(await first).toMatchObject({ status, text: "too slow for me" });
+          expectProblem(await site.send(), 409, "outcome-unknown");
+          finish.resolve();
+          expectProblem(await site.send(), 409, "outcome-unknown");
+          expect(site.executions).toBe(1);
+        },
+      );
+    }
+
+    const known = deferred();
+    const errors: { code?: string }[] = [];
+    itServes(
+      "a client that is gone while its tenant is looked up is an error like any other, and reserves nothing",
+      custom("express", ({ latchkey }) => {
+        const app = express();
+        const tenant = async () => {
+          await known;
+          return "acme";
+        };
+        app.post("/charges", idempotent(latchkey, { tenant }), (_req, res) => void res.end());
+        const collect: ErrorRequestHandler = (error, _req, res, _next) => {
+          errors.push(error);
+          res.end();
+        };
+        app.use(collect);
+        return listening(createServer(app as RequestListener));
       }),
       plain,
       async (site) => {
-        const exchange = site.open();
-        await until("the handler to run", () => ran);
+        const exchange = site.open({
+          headers: { "content-type": "text/plain" },
+          chunks: (async function* () {
+            yield "the first part";
+            await new Promise(() => {});
+          })(),
+        });
+        await until("the request", () => site.received > 100);
         exchange.abort();
         await site.disconnected();
-        go.resolve();
-        await site.happened("settled", (event) => event.as === "completed");
-        const retry = await site.send();
-        expect(retry.body.byteLength).toBe(200_000);
-        expect(retry.headers["content-type"]).toMatch(/^text\/plain/);
+        known.resolve();
+        await until("the error", () => errors.length === 1);
+        expect(errors[0]?.code).toBe("ECONNABORTED");
+        expect(site.store.calls.reserve).toBe(0);
       },
     );
 

@@ -69,6 +69,22 @@ describe("fetch", () => {
     }
   });
 
+  it("a streaming answer is kept although its sender gives the memory of each part away", async () => {
+    const { latchkey } = latchkeyInMemory();
+    const POST = idempotent(latchkey, { streaming: true })(() => {
+      const parts = ["one ", "two ", "three"].map((part) => new TextEncoder().encode(part));
+      return new Response(ReadableStream.from(parts));
+    });
+    const first = await POST(post("key-1"));
+    let sent = 0;
+    for await (const part of first.body as AsyncIterable<Uint8Array>) {
+      sent += part.byteLength;
+      structuredClone(part, { transfer: [part.buffer as ArrayBuffer] });
+    }
+    expect(sent).toBe(13);
+    expect(await (await POST(post("key-1"))).text()).toBe("one two three");
+  });
+
   it("a fragment is no part of a request", async () => {
     const { latchkey } = latchkeyInMemory();
     const POST = idempotent(latchkey)(() => new Response("done"));

@@ -2,9 +2,10 @@ import { createServer } from "node:http";
 import Koa, { type Context, type Next } from "koa";
 import { describe, expect } from "vitest";
 import { idempotent } from "../../../src/adapters/koa.ts";
-import { type Application, listening } from "../application.ts";
+import { type Application, empty, listening } from "../application.ts";
 import { expectProblem, expectReplay } from "../assertions.ts";
 import { custom, itServes } from "../custom.ts";
+import { deferred, until } from "../harness.ts";
 
 function serving(build: (app: Koa, application: Application) => void) {
   return custom("koa", async (application) => {
@@ -51,6 +52,41 @@ describe("koa", () => {
       expect(first.text).toBe('{"wrapped":{"charged":10}}');
       expect(first.headers.vary).toBe("Origin, Accept");
       expectReplay(first, await site.send());
+    },
+  );
+
+  const giveUp = deferred();
+  const finish = deferred();
+  itServes(
+    "a middleware that gives up on a handler does not let a retry run beside it",
+    serving((app, { latchkey, routes }) => {
+      let patience = 0;
+      app.use(async (ctx, next) => {
+        patience += 1;
+        const done = next().then(() => true);
+        const isDone = patience > 1 ? await done : await Promise.race([done, giveUp.then(() => false)]);
+        if (!isDone) {
+          ctx.status = 503;
+          ctx.body = "too slow for me";
+        }
+      });
+      app.use(idempotent(latchkey));
+      app.use(async (ctx) => {
+        routes["/charges"]?.({} as never);
+        await finish;
+        ctx.body = { charged: 10 };
+      });
+    }),
+    { routes: { "/charges": () => empty(200) } },
+    async (site) => {
+      const first = site.send();
+      await until("the handler to run", () => site.executions === 1);
+      giveUp.resolve();
+      expect(await first).toMatchObject({ status: 503, text: "too slow for me" });
+      expectProblem(await site.send(), 409, "outcome-unknown");
+      finish.resolve();
+      expectProblem(await site.send(), 409, "outcome-unknown");
+      expect(site.executions).toBe(1);
     },
   );
 

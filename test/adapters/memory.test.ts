@@ -1,0 +1,54 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { describe, expect } from "vitest";
+import { bytes, stream } from "./application.ts";
+import { keptConnection } from "./client.ts";
+import { frameworks } from "./frameworks/all.ts";
+import { registerCase } from "./harness.ts";
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc") as () => void;
+
+/** Memory outside of the heap, where bodies are, once nothing is left to collect. */
+async function bodyBytes(): Promise<number> {
+  for (let round = 0; round < 3; round++) {
+    collectGarbage();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  return process.memoryUsage().arrayBuffers;
+}
+
+const connections = 8;
+const answerBytes = 4 * 1024 * 1024;
+
+describe("memory", () => {
+  for (const framework of frameworks) {
+    for (const streaming of [false, true]) {
+      registerCase(framework, {
+        name: `${framework.name}: connections that stay open hold no answer (streaming: ${streaming})`,
+        async run(trial) {
+          const site = await trial.start({
+            // Too large to be stored, so that whatever is still there is held by nobody who should.
+            policy: { streaming, responseBytesMax: 1024 },
+            handler: () =>
+              streaming
+                ? stream(async function* () {
+                    for (let sent = 0; sent < answerBytes; sent += 65_536) yield new Uint8Array(65_536);
+                  })
+                : bytes(new Uint8Array(answerBytes)),
+          });
+          const before = await bodyBytes();
+          const agents = Array.from({ length: connections }, () => keptConnection());
+          for (const [index, agent] of agents.entries()) {
+            const answer = await site.send({ key: `key-${index}`, agent });
+            expect(answer.body.byteLength).toBe(answerBytes);
+          }
+          const grown = (await bodyBytes()) - before;
+          for (const agent of agents) agent.destroy();
+          // The last answer may still be in somebody's hands, and some buffers of the sockets. The others are gone.
+          expect(grown).toBeLessThan(2 * answerBytes);
+        },
+      });
+    }
+  }
+});
