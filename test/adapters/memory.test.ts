@@ -3,7 +3,12 @@ import { runInNewContext } from "node:vm";
 import { describe, expect } from "vitest";
 import { bytes, stream } from "./application.ts";
 import { keptConnection } from "./client.ts";
-import { frameworks } from "./frameworks/all.ts";
+import { expressVersions } from "./frameworks/express.ts";
+import { fastify } from "./frameworks/fastify.ts";
+import { fetch } from "./frameworks/fetch.ts";
+import { hono } from "./frameworks/hono.ts";
+import { koaOrders } from "./frameworks/koa.ts";
+import { node } from "./frameworks/node.ts";
 import { registerCase } from "./harness.ts";
 
 setFlagsFromString("--expose-gc");
@@ -18,11 +23,15 @@ async function bodyBytes(): Promise<number> {
   return process.memoryUsage().arrayBuffers;
 }
 
-const connections = 8;
-const answerBytes = 4 * 1024 * 1024;
+const connections = 6;
+const answerBytes = 2 * 1024 * 1024;
+
+// One of each: where the body parser stands makes no difference to the answer.
+const frameworks = [fetch, node, expressVersions[0], fastify, hono, koaOrders[0]];
 
 describe("memory", () => {
   for (const framework of frameworks) {
+    if (framework === undefined) throw new Error("a framework is missing");
     for (const streaming of [false, true]) {
       registerCase(framework, {
         name: `${framework.name}: connections that stay open hold no answer (streaming: ${streaming})`,
