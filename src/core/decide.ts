@@ -1,6 +1,6 @@
 import type { IdempotencyRecord, InProgressRecord } from "./record.ts";
 import type { StoredResponse } from "./response.ts";
-import type { ExecuteAfter } from "./store.ts";
+import type { ExecuteAfter, Reservation } from "./store.ts";
 
 /** What has to happen with an arriving request. A store acts on it, atomically with having read the record. */
 export type Decision =
@@ -50,6 +50,17 @@ export function decide(
     default:
       return record satisfies never;
   }
+}
+
+/** What can be told without writing anything down. */
+export type Answer = Exclude<Decision, { readonly kind: "execute" | "suspend" }>;
+
+export function isAnswer(decision: Decision): decision is Answer {
+  return decision.kind !== "execute" && decision.kind !== "suspend";
+}
+
+export function answerOf(decision: Answer): Reservation {
+  return decision.kind === "unknown" ? { ...decision, discovered: false } : decision;
 }
 
 /** Only settled records run out; what is still under way or not known stays, however old it is. */

@@ -1,4 +1,4 @@
-import { decide } from "../../core/decide.ts";
+import { answerOf, decide, isAnswer } from "../../core/decide.ts";
 import { type IdempotencyRecord, type RecordId, recordIdText } from "../../core/record.ts";
 import type {
   Capabilities,
@@ -58,6 +58,7 @@ class MemoryStore implements Store {
     const now = this.#clock();
     const record = this.#get(request);
     const decision = decide(record, request, now);
+    if (isAnswer(decision)) return answerOf(decision);
     switch (decision.kind) {
       case "execute": {
         const { scope, key, owner } = request;
@@ -68,13 +69,6 @@ class MemoryStore implements Store {
       case "suspend":
         this.#put(crashed(decision.record, now));
         return { kind: "unknown", retryAfterMs: crashReconcileAfterMs, discovered: true };
-      case "unknown":
-        return { ...decision, discovered: false };
-      case "replay":
-      case "inFlight":
-      case "pending":
-      case "mismatch":
-        return decision;
       default:
         return decision satisfies never;
     }

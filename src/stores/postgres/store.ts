@@ -1,4 +1,4 @@
-import { decide } from "../../core/decide.ts";
+import { answerOf, decide, isAnswer } from "../../core/decide.ts";
 import { ConfigError, StoreError } from "../../core/errors.ts";
 import type { RecordId } from "../../core/record.ts";
 import type {
@@ -131,6 +131,7 @@ class PostgresStore implements Store {
     const record = recordOf(request, row);
     if (record === undefined) return undefined;
     const decision = decide(record, request, row.now);
+    if (isAnswer(decision)) return answerOf(decision);
     switch (decision.kind) {
       case "execute": {
         const { fence, after } = decision;
@@ -152,13 +153,6 @@ class PostgresStore implements Store {
         if (suspended.length === 0) return undefined;
         return { kind: "unknown", retryAfterMs: crashReconcileAfterMs, discovered: true };
       }
-      case "unknown":
-        return { ...decision, discovered: false };
-      case "replay":
-      case "inFlight":
-      case "pending":
-      case "mismatch":
-        return decision;
       default:
         return decision satisfies never;
     }

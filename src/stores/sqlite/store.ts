@@ -1,4 +1,4 @@
-import { type Decision, decide } from "../../core/decide.ts";
+import { answerOf, decide, isAnswer } from "../../core/decide.ts";
 import { StoreError } from "../../core/errors.ts";
 import type { IdempotencyRecord, RecordId } from "../../core/record.ts";
 import type {
@@ -221,15 +221,4 @@ interface Entry {
   readonly record: IdempotencyRecord;
   /** Who holds or held the latest lease. */
   readonly lastOwner: string | null;
-}
-
-/** What can be told without writing anything down. */
-type Answer = Exclude<Decision, { readonly kind: "execute" | "suspend" }>;
-
-function isAnswer(decision: Decision): decision is Answer {
-  return decision.kind !== "execute" && decision.kind !== "suspend";
-}
-
-function answerOf(decision: Answer): Reservation {
-  return decision.kind === "unknown" ? { ...decision, discovered: false } : decision;
 }
