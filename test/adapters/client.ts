@@ -137,7 +137,12 @@ async function write(
 /** A server that answers early may stop reading, so the end of the exchange counts as well. */
 function drained(sent: ClientRequest): Promise<void> {
   return new Promise((resolve) => {
-    sent.once("drain", resolve);
-    sent.once("close", resolve);
+    const done = () => {
+      sent.off("drain", done);
+      sent.off("close", done);
+      resolve();
+    };
+    sent.on("drain", done);
+    sent.on("close", done);
   });
 }

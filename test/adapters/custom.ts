@@ -12,8 +12,8 @@ export function itServes(
   name: string,
   framework: Framework,
   options: SiteOptions,
-  run: (site: Site) => Promise<void>,
+  run: (site: Site, trial: Trial) => Promise<void>,
 ): void {
-  const one: Case = { name, run: async (trial: Trial) => run(await trial.start(options)) };
+  const one: Case = { name, run: async (trial) => run(await trial.start(options), trial) };
   registerCase(framework, one);
 }

@@ -72,11 +72,17 @@ export class Trial {
   readonly #sites: Site[] = [];
   readonly #strays: unknown[] = [];
   readonly #onStray = (error: unknown) => void this.#strays.push(error);
+  readonly #onWarning = (warning: Error) => {
+    if (warning.message !== this.expectedWarning) this.#strays.push(warning);
+  };
+  /** A warning that the case causes on purpose. */
+  expectedWarning: string | undefined;
 
   constructor(framework: Framework) {
     this.framework = framework;
     process.on("unhandledRejection", this.#onStray);
     process.on("uncaughtException", this.#onStray);
+    process.on("warning", this.#onWarning);
   }
 
   async start(options: SiteOptions = {}): Promise<Site> {
@@ -85,7 +91,7 @@ export class Trial {
     return site;
   }
 
-  /** An error that nobody handles ends the process of whoever uses us. */
+  /** An error that nobody handles ends the process of whoever uses us; a warning tells of a leak, or of a mistake. */
   async assertNothingStray(): Promise<void> {
     // Rejections that nobody handles are reported once the event loop has come round.
     await new Promise((resolve) => setImmediate(resolve));
@@ -96,6 +102,7 @@ export class Trial {
     await Promise.all(this.#sites.map((site) => site.close()));
     process.off("unhandledRejection", this.#onStray);
     process.off("uncaughtException", this.#onStray);
+    process.off("warning", this.#onWarning);
   }
 }
 

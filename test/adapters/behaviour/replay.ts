@@ -103,6 +103,16 @@ export const replayCases: readonly Case[] = [
     },
   },
   {
+    name: "an answer without a content type comes back without one",
+    async run(trial) {
+      const site = await trial.start({ handler: () => pieces(["of no ", "type"]) });
+      const first = await site.send();
+      expect(first.text).toBe("of no type");
+      expectReplay(first, await site.send());
+      expect(site.executions).toBe(1);
+    },
+  },
+  {
     name: "a stream comes back whole",
     async run(trial) {
       const site = await trial.start({

@@ -66,6 +66,26 @@ export const storeCases: readonly Case[] = [
     },
   },
   {
+    name: "a failure that cannot be stored is not sent either; the retry executes when the store is back",
+    async run(trial) {
+      let runs = 0;
+      const site = await trial.start({
+        latchkey: { leaseMs: 150 },
+        policy: { onInFlight: "wait" },
+        handler: async () => {
+          runs += 1;
+          if (runs === 1) throw new Error("boom");
+          return json(201, { run: runs });
+        },
+      });
+      site.breakStore(failing("settle"));
+      expectProblem(await site.send(), 503, "store-unavailable", "same-key");
+      site.repairStore();
+      expect(await site.send()).toMatchObject({ status: 201, text: '{"run":2}' });
+      expect(site.executions).toBe(2);
+    },
+  },
+  {
     name: "onStoreDown open: the request runs without protection, and an event says so",
     async run(trial) {
       const site = await trial.start({ policy: { onStoreDown: "open" } });

@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import { createGunzip, gzipSync } from "node:zlib";
-import createFastify, { type FastifyInstance } from "fastify";
+import createFastify, { type FastifyInstance, type FastifyRequest } from "fastify";
 import { describe, expect, it } from "vitest";
 import { idempotent } from "../../../src/adapters/fastify.ts";
 import { ConfigError, createLatchkey } from "../../../src/index.ts";
@@ -106,16 +106,23 @@ describe("fastify", () => {
       await app.register(
         idempotent(latchkey, { tenant: (request) => (request as unknown as { account: string }).account }),
       );
-      app.addHook("preHandler", async (request) => {
+      const authenticate = async (request: FastifyRequest) => {
         Object.assign(request, { account: String(request.headers["x-api-key"] ?? "") });
+      };
+      app.post("/charges", { preHandler: authenticate }, async () => ({}));
+      await app.register(async (context) => {
+        context.addHook("preHandler", authenticate);
+        context.post("/refunds", async () => ({}));
       });
-      app.post("/charges", async () => ({}));
     }),
     {},
     async (site) => {
-      expectProblem(await site.send(), 401, "tenant-missing");
       const headers = { "x-api-key": "acme" };
-      expectReplay(await site.send({ headers }), await site.send({ headers }));
+      for (const path of ["/charges", "/refunds"]) {
+        const sending = { path, key: path.slice(1) };
+        expectProblem(await site.send(sending), 401, "tenant-missing");
+        expectReplay(await site.send({ ...sending, headers }), await site.send({ ...sending, headers }));
+      }
     },
   );
 

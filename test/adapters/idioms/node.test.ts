@@ -43,7 +43,8 @@ describe("node", () => {
       return listening(createServer((req, res) => void protect(() => res.end())(req, res)));
     }),
     {},
-    async (site) => {
+    async (site, trial) => {
+      trial.expectedWarning = "the directory is down";
       const warned = new Promise<Error>((resolve) => process.once("warning", resolve));
       expectProblem(await site.send(), 500, "handler-failed", "same-key");
       expect((await warned).message).toBe("the directory is down");
