@@ -267,4 +267,4 @@ export class Execution {
  * Answers that say by their definition that the request was not processed (Request Timeout, Too Early, Too Many
  * Requests). Replaying one for a day would turn a moment's refusal into a permanent one.
  */
-const notProcessedStatuses: ReadonlySet<number> = new Set([408, 425, 429]);
+export const notProcessedStatuses: ReadonlySet<number> = new Set([408, 425, 429]);

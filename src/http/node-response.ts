@@ -1,5 +1,6 @@
 import type { OutgoingHttpHeader, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import { notProcessedStatuses } from "../engine/execution.ts";
 import { type HttpAnswer, headersByName } from "./answer.ts";
 import type { Exchange, Finish } from "./exchange.ts";
 import { lastingSocket } from "./lasting-socket.ts";
@@ -367,7 +368,7 @@ const noBytes = new Uint8Array();
 
 /** Whether a handler that answers this may be executed again: it failed, or by its own word did nothing. */
 function freesTheKey(status: number): boolean {
-  return status >= 500 || status === 408 || status === 425 || status === 429;
+  return status >= 500 || notProcessedStatuses.has(status);
 }
 
 function override(res: ServerResponse, name: string, value: boolean): void {

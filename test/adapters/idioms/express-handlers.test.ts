@@ -1,7 +1,8 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ErrorRequestHandler } from "express";
+import { Readable } from "node:stream";
+import type { ErrorRequestHandler, RequestHandler } from "express";
 import { describe, expect } from "vitest";
 import { expectReplay } from "../assertions.ts";
 import { itServes } from "../custom.ts";
@@ -98,6 +99,39 @@ for (const [version, express] of Object.entries(versions)) {
         expect((await site.send()).headers["idempotency-replayed"]).toBe("true");
       },
     );
+
+    const part = Buffer.alloc(1024 * 1024, "x");
+    const vanishing: Readonly<Record<string, (gone: Promise<void>) => RequestHandler>> = {
+      "waits until each part is written": () => async (_req, res) => {
+        for (let index = 0; index < 12; index++) await new Promise((resolve) => res.write(part, resolve));
+        res.end();
+      },
+      "pipes the rest": (gone) => async (_req, res) => {
+        for (let index = 0; index < 11; index++) res.write(part);
+        await gone;
+        Readable.from([part]).pipe(res);
+      },
+    };
+    for (const [way, handler] of Object.entries(vanishing)) {
+      const gone = deferred();
+      itServes(
+        `a streaming handler that ${way} goes on when its client, who never read, is gone`,
+        serving((app, protect) => {
+          app.post("/charges", protect, handler(gone));
+        }),
+        { ...plain, policy: { streaming: true, responseBytesMax: 20 * part.byteLength } },
+        async (site) => {
+          const exchange = site.open();
+          // Nobody listens to the data, so the buffers between the two fill up.
+          (await exchange.response).on("error", () => {});
+          exchange.abort();
+          await site.disconnected();
+          gone.resolve();
+          await site.happened("settled", (event) => event.as === "completed");
+          expect((await site.send()).body.byteLength).toBe(12 * part.byteLength);
+        },
+      );
+    }
 
     itServes(
       "a length that was said for another answer does not break the connection",
