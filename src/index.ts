@@ -1,31 +1,57 @@
+export type { AuditEntry, AuditQuery } from "./core/audit.ts";
 export {
   ConfigError,
+  EffectFailedError,
   ExecutionTimeoutError,
+  FlowChangedError,
   LatchkeyError,
   LeaseLostError,
   NoOperationError,
+  OperationRefusedError,
+  PhaseError,
+  type RefusalCode,
   StoreError,
+  UnverifiedError,
 } from "./core/errors.ts";
 export type { KeyFormat } from "./core/key.ts";
+export type {
+  DeadMessage,
+  Delivery,
+  Message,
+  NewMessage,
+  Outbox,
+  OutboxCounts,
+} from "./core/outbox.ts";
+export type { Phase, Progress } from "./core/phase.ts";
 export type { Policy, PolicyInput, Profile } from "./core/policy.ts";
 export type { Problem, ProblemCode, RetryAdvice } from "./core/problem.ts";
 export type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "./core/record.ts";
 export type { StoredResponse } from "./core/response.ts";
 export type { ScopePolicy } from "./core/scope.ts";
 export type {
+  Advance,
   Capabilities,
+  ClaimOptions,
   Expiry,
   Lease,
+  PhaseCommit,
   Reading,
   ReapCounts,
   RenewAnswer,
   Reservation,
+  ReserveMode,
   ReserveRequest,
+  Resolution,
+  ResolveAnswer,
+  Resumable,
+  ResumableClaim,
   SettleAnswer,
   Settlement,
   Store,
   SweepCounts,
+  TransactAnswer,
 } from "./core/store.ts";
+export type { StoredRequest } from "./core/stored-request.ts";
 export type { EventListener, LatchkeyEvent } from "./engine/events.ts";
 export type { Runtime } from "./engine/runtime.ts";
 export type { RoutePolicy } from "./http/gate.ts";
@@ -34,7 +60,18 @@ export {
   createLatchkey,
   type Latchkey,
   type LatchkeyOptions,
+  type ResolveRequest,
   type TenantOf,
   type TenantRequest,
 } from "./latchkey.ts";
+export type { Jsonified } from "./operation/json.ts";
 export { currentOperation, type Operation } from "./operation/operation.ts";
+export type { OwnResponse } from "./operation/own-response.ts";
+export type { EffectContext, EffectOptions, EnqueueOptions } from "./operation/phases.ts";
+export type {
+  KnownPhase,
+  OutcomeVerdict,
+  ReconcileHook,
+  ReconcileQuestion,
+} from "./operation/reconciliation.ts";
+export type { RunRequest } from "./operation/run.ts";

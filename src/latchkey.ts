@@ -1,10 +1,20 @@
-import { ConfigError } from "./core/errors.ts";
+import type { AuditEntry, AuditQuery } from "./core/audit.ts";
+import { ConfigError, UnverifiedError } from "./core/errors.ts";
+import type { DeadMessage, Outbox, OutboxCounts } from "./core/outbox.ts";
 import { type Policy, type PolicyInput, resolvePolicy } from "./core/policy.ts";
-import { defaultProblemTypeBase } from "./core/problem.ts";
-import type { Expiry, ReapCounts, Store, SweepCounts } from "./core/store.ts";
+import { defaultProblemTypeBase, problem } from "./core/problem.ts";
+import type { RecordId } from "./core/record.ts";
+import type { StoredResponse } from "./core/response.ts";
+import { isTenant, scopeOf } from "./core/scope.ts";
+import type { Expiry, ReapCounts, ResolveAnswer, Store, SweepCounts } from "./core/store.ts";
+import { reasonCharactersMax, storableText } from "./core/text.ts";
 import { Engine } from "./engine/engine.ts";
 import type { EventListener } from "./engine/events.ts";
 import { type Runtime, systemRuntime } from "./engine/runtime.ts";
+import type { Jsonified } from "./operation/json.ts";
+import type { Operation } from "./operation/operation.ts";
+import { type OutcomeVerdict, type ReconcileHook, resolutionOf } from "./operation/reconciliation.ts";
+import { type RunRequest, run } from "./operation/run.ts";
 
 /** What a tenant is read from: the request, before its body was looked at. */
 export interface TenantRequest {
@@ -18,9 +28,9 @@ export interface TenantRequest {
 /** Names the caller from its authentication, never from the body. No name is a 401. */
 export type TenantOf<Request> = (request: Request) => string | undefined | Promise<string | undefined>;
 
-export interface LatchkeyOptions extends PolicyInput {
+export interface LatchkeyOptions<Tx = unknown> extends PolicyInput {
   /** Where records live, e.g. `sqliteStore("./latchkey.db")` or `postgresStore(pool)`. */
-  readonly store: Store;
+  readonly store: Store<Tx>;
   /** Who is calling. An API with one caller says `"single"` out loud. */
   readonly tenant: "single" | TenantOf<TenantRequest>;
   /** How long a dead process holds its keys. A live one renews the lease three times in that time. */
@@ -33,6 +43,8 @@ export interface LatchkeyOptions extends PolicyInput {
   readonly statusPath?: string;
   /** What the `type` of a problem document begins with, for teams that host their own documentation. */
   readonly problemTypeBase?: string;
+  /** Asked about unknown outcomes of routes that have no `reconcile` of their own. */
+  readonly reconcile?: ReconcileHook;
   /** Called with everything that happens. */
   readonly onEvent?: EventListener;
   /** Clock, timers and randomness; for tests. */
@@ -43,18 +55,35 @@ const leaseMsDefault = 15_000; // Long enough that a pause for garbage or a slow
 const leaseMsMin = 100; // Below this, scheduling delays alone would lose leases.
 const storeTimeoutMsDefault = 5_000; // A third of the lease: a request that was refused leaves nothing behind.
 
+/** Somebody knows what became of a request: a provider's webhook, an operator, a report. */
+export interface ResolveRequest {
+  /** The request, by its scope and key, or by its tenant and key where keys belong to tenants. */
+  readonly of: RecordId | { readonly tenant: string; readonly key: string };
+  readonly verdict: OutcomeVerdict;
+  /** The attempt that the verdict is about, if it is known; what became of a later one is not settled by it. */
+  readonly attempt?: number;
+  /** Who says so; kept in the audit trail. */
+  readonly by: string;
+  /** Checks the signature of whoever says so; nothing is changed unless it answers true. */
+  readonly verify?: () => boolean | Promise<boolean>;
+}
+
 /** The idempotency layer of one process. Made once, mounted on any number of routes. */
-export class Latchkey {
-  readonly store: Store;
+export class Latchkey<Tx = unknown> {
+  readonly store: Store<Tx>;
   readonly tenant: "single" | TenantOf<TenantRequest>;
   readonly statusPath: string | undefined;
   readonly problemTypeBase: string;
   readonly #expiry: Expiry;
   readonly #defaults: PolicyInput;
+  readonly #reconcile: ReconcileHook | undefined;
+  readonly #reconcileByRoute = new Map<string, ReconcileHook>();
+  /** By the names of their routes. */
+  readonly #policies = new Map<string, Policy>();
   /** @internal */
   readonly engine: Engine;
 
-  constructor(options: LatchkeyOptions) {
+  constructor(options: LatchkeyOptions<Tx>) {
     const {
       store,
       tenant,
@@ -63,6 +92,7 @@ export class Latchkey {
       expiry,
       statusPath,
       problemTypeBase,
+      reconcile,
       onEvent,
       runtime,
       ...policy
@@ -101,8 +131,9 @@ export class Latchkey {
     this.problemTypeBase = problemTypeBase ?? defaultProblemTypeBase;
     this.#expiry = expiry ?? "delete";
     this.#defaults = policy;
+    this.#reconcile = asHook(reconcile);
     this.engine = new Engine({
-      store,
+      store: store as Store,
       runtime: runtime ?? systemRuntime,
       leaseMs: lease,
       storeTimeoutMs: storeTimeout,
@@ -128,9 +159,127 @@ export class Latchkey {
     return this.engine.events.subscribe(listener);
   }
 
-  /** Ends up to `limit` executions whose process died, each as its `onCrash` says. Run it every minute or so. */
+  /**
+   * Runs `work` at most once for each key, outside HTTP: for queue consumers, webhooks, jobs and tools. Every later
+   * call with the same key and input gets the result of the first.
+   *
+   * @example
+   * ```ts
+   * await latchkey.run({ tenant: "acme", key: message.id, input: message.body }, async (op) => {
+   *   return op.atomic("booked", (tx) => book(tx, message.body));
+   * });
+   * ```
+   */
+  run<T>(
+    request: RunRequest & { readonly policy?: PolicyInput },
+    work: (operation: Operation<Tx>) => T | Promise<T>,
+  ): Promise<Jsonified<T>> {
+    const { policy, ...rest } = request;
+    return run(this.engine, this.policy(policy), rest, work);
+  }
+
+  /**
+   * Settles an unknown outcome for somebody who knows it. Saying it twice is fine: only the first changes anything,
+   * and the answer says what the record is.
+   */
+  async resolve(request: ResolveRequest): Promise<ResolveAnswer | { readonly kind: "still-unknown" }> {
+    const { verdict, by, verify, attempt } = request;
+    if (typeof by !== "string" || by === "")
+      throw new ConfigError("latchkey.resolve needs to know who says so: by");
+    if (verify !== undefined && (await verify()) !== true) throw new UnverifiedError();
+    const id = recordIdOf(request.of);
+    const { record } = await this.engine.ask("read", () => this.store.read(id));
+    if (record?.state !== "unknown" || (attempt !== undefined && attempt !== record.fence)) {
+      return { kind: "not-unknown", state: record?.state ?? "absent" };
+    }
+    const policy =
+      (record.route === undefined ? undefined : this.#policies.get(record.route)) ?? this.policy();
+    const resolution = resolutionOf(record, verdict, policy);
+    if (resolution === undefined) return { kind: "still-unknown" };
+    const answer = await this.engine.ask("resolve", () =>
+      this.store.resolve(id, record.fence, resolution, storableText(by, reasonCharactersMax)),
+    );
+    if (answer.kind === "resolved" && verdict.kind !== "unknown") {
+      const { scope, key } = id;
+      this.engine.events.emit({ type: "reconciled", scope, key, outcome: verdict.kind, by });
+    }
+    return answer;
+  }
+
+  /** What happened off the happy path: who, when, from what to what, and why. The latest first. */
+  audit(query: Partial<AuditQuery> = {}): Promise<readonly AuditEntry[]> {
+    return this.engine.ask("audit", () => this.store.audit({ limit: pageRows, ...query }));
+  }
+
+  /** Messages that nobody tries to deliver any more, the oldest first. */
+  deadLetters(
+    options: { readonly limit?: number; readonly after?: string } = {},
+  ): Promise<readonly DeadMessage[]> {
+    const { outbox } = this;
+    return this.engine.ask("outbox", () => outbox.deadLetters({ limit: pageRows, ...options }));
+  }
+
+  /** Gives dead messages all of their attempts again; answers with how many there were. */
+  requeue(ids: readonly string[]): Promise<number> {
+    const { outbox } = this;
+    return this.engine.ask("outbox", () => outbox.requeue(ids));
+  }
+
+  /** How much waits to be delivered, and for how long. */
+  outboxCounts(): Promise<OutboxCounts> {
+    const { outbox } = this;
+    return this.engine.ask("outbox", () => outbox.counts());
+  }
+
+  /** @internal Removes delivered messages that were kept for their reference. */
+  async pruneMessages(options: { readonly limit: number; readonly retentionMs: number }): Promise<number> {
+    const { outbox } = this.store;
+    return outbox === undefined ? 0 : this.engine.ask("outbox", () => outbox.prune(options));
+  }
+
+  /** @internal */
+  get outbox(): Outbox {
+    const { outbox } = this.store;
+    if (outbox === undefined) {
+      throw new ConfigError(
+        `the ${this.store.name} store has no outbox, because it has no transactions: use sqliteStore or postgresStore`,
+      );
+    }
+    return outbox;
+  }
+
+  /** @internal Remembers a route: whom to ask about its unknown outcomes, and by what rules they are settled. */
+  registerRoute(policy: Policy, hook: unknown): void {
+    const { name: route } = policy;
+    const reconcile = asHook(hook);
+    if (route !== undefined) this.#policies.set(route, policy);
+    if (reconcile === undefined) return;
+    if (route === undefined) {
+      throw new ConfigError(
+        "a route with a reconcile hook needs a name, by which its records find the hook again after a restart: pass name",
+      );
+    }
+    const known = this.#reconcileByRoute.get(route);
+    if (known !== undefined && known !== reconcile) {
+      throw new ConfigError(`two routes are named "${route}" and have different reconcile hooks: rename one`);
+    }
+    this.#reconcileByRoute.set(route, reconcile);
+  }
+
+  /** @internal */
+  reconcileHook(route: string | undefined): ReconcileHook | undefined {
+    return (route === undefined ? undefined : this.#reconcileByRoute.get(route)) ?? this.#reconcile;
+  }
+
+  /**
+   * Ends up to `limit` executions whose process died, each as its `onCrash` says, and accepted requests that nobody
+   * executed in time. Run it every few seconds, or start the workers.
+   */
   sweep(options: { readonly limit?: number } = {}): Promise<SweepCounts> {
-    return this.engine.sweep({ limit: options.limit ?? maintenanceBatch });
+    return this.engine.sweep({
+      limit: options.limit ?? maintenanceBatch,
+      unclaimed: this.#unclaimedAnswer(),
+    });
   }
 
   /** Removes up to `limit` records past their retention. Run it every minute or so, until it answers zero. */
@@ -148,7 +297,34 @@ export class Latchkey {
     this.engine.close();
     await this.store.close();
   }
+
+  #unclaimedAnswer(): StoredResponse {
+    const document = problem("not-claimed", {
+      detail:
+        "No worker executed the request before it expired. Nothing was done: use a new key for a new request.",
+      typeBase: this.problemTypeBase,
+    });
+    return {
+      kind: "full",
+      status: document.status,
+      headers: [["content-type", "application/problem+json"]],
+      body: Buffer.from(JSON.stringify(document)),
+    };
+  }
 }
+
+function asHook(hook: unknown): ReconcileHook | undefined {
+  if (hook === undefined || typeof hook === "function") return hook as ReconcileHook | undefined;
+  throw new ConfigError("reconcile must be a function that asks the provider and returns a verdict");
+}
+
+function recordIdOf(of: ResolveRequest["of"]): RecordId {
+  if ("scope" in of) return of;
+  if (!isTenant(of.tenant)) throw new ConfigError("latchkey.resolve needs a scope or a tenant");
+  return { scope: scopeOf({ tenant: of.tenant, policy: "tenant", method: "", path: "" }), key: of.key };
+}
+
+const pageRows = 100;
 
 const drainMsDefault = 10_000; // What orchestrators leave of their usual thirty seconds after the server has stopped.
 
@@ -165,6 +341,6 @@ const maintenanceBatch = 1000; // Small enough that no statement holds its locks
  * });
  * ```
  */
-export function createLatchkey(options: LatchkeyOptions): Latchkey {
+export function createLatchkey<Tx = unknown>(options: LatchkeyOptions<Tx>): Latchkey<Tx> {
   return new Latchkey(options);
 }

@@ -1,13 +1,24 @@
+import { noProgress, type Progress } from "./phase.ts";
 import type { IdempotencyRecord, InProgressRecord } from "./record.ts";
 import type { StoredResponse } from "./response.ts";
-import type { ExecuteAfter, Reservation } from "./store.ts";
+import type { ExecuteAfter, Reservation, ReserveMode } from "./store.ts";
 
 /** What has to happen with an arriving request. A store acts on it, atomically with having read the record. */
 export type Decision =
-  | { readonly kind: "execute"; readonly after: ExecuteAfter; readonly fence: number }
+  | {
+      readonly kind: "execute";
+      readonly after: ExecuteAfter;
+      readonly fence: number;
+      readonly progress: Progress;
+      /** When the operation was first reserved; now, if it is a new one. */
+      readonly createdAt: number;
+    }
+  /** Keep the request for a worker: write `pending` down first, then answer it. */
+  | { readonly kind: "accept"; readonly isNewUse: boolean; readonly fence: number }
   | { readonly kind: "replay"; readonly response: StoredResponse; readonly expiresAt: number }
   | { readonly kind: "inFlight"; readonly retryAfterMs: number }
   | { readonly kind: "pending" }
+  | { readonly kind: "absent" }
   | { readonly kind: "mismatch" }
   | { readonly kind: "unknown"; readonly retryAfterMs: number }
   /** The owner is gone and may have executed: write `unknown` down first, then answer it. */
@@ -19,44 +30,53 @@ export type Decision =
  */
 export function decide(
   record: IdempotencyRecord | undefined,
-  request: { readonly fingerprint: string },
+  request: { readonly fingerprint: string; readonly mode: ReserveMode },
   now: number,
 ): Decision {
-  if (record === undefined) return { kind: "execute", after: "absent", fence: 1 };
-  const next = record.fence + 1;
-
+  const accepts = request.mode === "accept";
   // Past its retention a settled record is as good as gone, whatever request it was for.
-  if (isReusable(record, now)) return { kind: "execute", after: "expired", fence: next };
+  if (record === undefined || isReusable(record, now)) {
+    const fence = record?.fence ?? 0;
+    const after = record === undefined ? "absent" : "expired";
+    // A worker comes for something that is there. What is not, it may have looked for under the wrong name.
+    if (request.mode === "claim") return { kind: "absent" };
+    if (accepts) return { kind: "accept", isNewUse: true, fence };
+    return { kind: "execute", after, fence: fence + 1, progress: noProgress, createdAt: now };
+  }
 
   // The fingerprint comes before every state: a wrong request learns nothing and changes nothing.
   if (record.fingerprint !== request.fingerprint) return { kind: "mismatch" };
 
+  const { fence, progress, createdAt } = record;
   switch (record.state) {
     case "pending":
-      return { kind: "pending" };
+      // Past its time it is about to be answered 408, and must not be executed after all.
+      if (request.mode !== "claim" || record.expiresAt <= now) return { kind: "pending" };
+      return { kind: "execute", after: "pending", fence: fence + 1, progress, createdAt };
     case "in_progress":
       if (record.leaseUntil > now) return { kind: "inFlight", retryAfterMs: record.leaseUntil - now };
-      return record.onCrash === "reconcile"
-        ? { kind: "suspend", record }
-        : { kind: "execute", after: "crash", fence: next };
+      if (record.onCrash === "reconcile") return { kind: "suspend", record };
+      if (accepts) return { kind: "accept", isNewUse: false, fence };
+      return { kind: "execute", after: "crash", fence: fence + 1, progress, createdAt };
     case "completed":
       return { kind: "replay", response: record.response, expiresAt: record.expiresAt };
     case "failed_retryable":
-      return { kind: "execute", after: "failed_retryable", fence: next };
+      if (accepts) return { kind: "accept", isNewUse: false, fence };
+      return { kind: "execute", after: "failed_retryable", fence: fence + 1, progress, createdAt };
     case "unknown":
       return { kind: "unknown", retryAfterMs: Math.max(0, record.reconcileAfter - now) };
     case "expired":
-      return { kind: "execute", after: "expired", fence: next };
+      throw new Error("an expired record is reusable, and was handled above");
     default:
       return record satisfies never;
   }
 }
 
 /** What can be told without writing anything down. */
-export type Answer = Exclude<Decision, { readonly kind: "execute" | "suspend" }>;
+export type Answer = Exclude<Decision, { readonly kind: "execute" | "accept" | "suspend" }>;
 
 export function isAnswer(decision: Decision): decision is Answer {
-  return decision.kind !== "execute" && decision.kind !== "suspend";
+  return decision.kind !== "execute" && decision.kind !== "accept" && decision.kind !== "suspend";
 }
 
 export function answerOf(decision: Answer): Reservation {
@@ -67,8 +87,10 @@ export function answerOf(decision: Answer): Reservation {
 function isReusable(record: IdempotencyRecord, now: number): boolean {
   switch (record.state) {
     case "completed":
-    case "failed_retryable":
       return record.expiresAt <= now;
+    case "failed_retryable":
+      // What waits to be finished, or was begun, may be half done: forgetting it would begin it anew.
+      return record.expiresAt <= now && record.resumeAfter === undefined && record.progress.length === 0;
     case "expired":
       return true;
     case "pending":

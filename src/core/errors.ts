@@ -36,6 +36,52 @@ export class ExecutionTimeoutError extends LatchkeyError {
   }
 }
 
+/** A handler used phases in a way that could not be resumed. The message says how to write it instead. */
+export class PhaseError extends LatchkeyError {
+  constructor(message: string, options?: ErrorOptions) {
+    super("phase", message, options);
+  }
+}
+
+/** The phases of a resumed handler are not those that were recorded: it was changed since, or is not deterministic. */
+export class FlowChangedError extends LatchkeyError {
+  constructor(message: string) {
+    super("flow-changed", message);
+  }
+}
+
+/**
+ * An external call failed in an earlier attempt, and the handler went on without it. It has the properties of the error
+ * of that time that were text, numbers or booleans; only its class is another.
+ */
+export class EffectFailedError extends LatchkeyError {
+  constructor(message: string) {
+    super("effect-failed", message);
+  }
+}
+
+/** Why `latchkey.run` neither executed nor had a result to give back. */
+export type RefusalCode = "in-flight" | "key-reused" | "outcome-unknown" | "lease-lost" | "execution-timeout";
+
+/** An operation was not executed, or its result is not known; `code` says which, and whether to try again. */
+export class OperationRefusedError extends LatchkeyError {
+  declare readonly code: RefusalCode;
+  /** When the same call makes sense again; undefined if it never does. */
+  readonly retryAfterMs: number | undefined;
+
+  constructor(code: RefusalCode, message: string, options: { readonly retryAfterMs?: number } = {}) {
+    super(code, message);
+    this.retryAfterMs = options.retryAfterMs;
+  }
+}
+
+/** Somebody said what became of a request, and could not prove that they may. */
+export class UnverifiedError extends LatchkeyError {
+  constructor() {
+    super("unverified", "verify() did not confirm who is asking: nothing was changed");
+  }
+}
+
 /** `currentOperation()` was called where no idempotent request is being handled. */
 export class NoOperationError extends LatchkeyError {
   constructor() {

@@ -15,7 +15,14 @@ export const fingerprintVersion = 1;
  * The body of a request: its bytes, or what another middleware that consumed the stream left of it. A parsed
  * value that is a string or a byte array counts as bytes, and `undefined` as no body at all.
  */
-export type RequestBody = { kind: "bytes"; bytes: Uint8Array } | { kind: "parsed"; value: unknown };
+export type RequestBody =
+  | {
+      kind: "bytes";
+      bytes: Uint8Array;
+      /** Somebody else has undone the content encoding. */
+      isDecoded?: boolean;
+    }
+  | { kind: "parsed"; value: unknown };
 
 /** What of a request decides whether another one is the same request. */
 export interface FingerprintInput {

@@ -10,6 +10,8 @@ export type Profile = "ietf" | "stripe" | "acp";
 
 /** How one route treats its requests. Every field has a safe default; see {@link defaultPolicy}. */
 export interface Policy {
+  /** What this route is called in its records, by which reconciliation finds it again after a restart. */
+  readonly name: string | undefined;
   /** `ietf` follows the Internet-Draft, `stripe` what Stripe does, `acp` the Agentic Commerce Protocol. */
   readonly profile: Profile;
   /** The methods that are protected; requests with any other pass through untouched. */
@@ -21,7 +23,10 @@ export interface Policy {
   readonly scope: ScopePolicy;
   /** The status for a key that comes back with another request. */
   readonly mismatchStatus: 400 | 409 | 422;
-  /** What a duplicate gets while the first request still runs: 409, the answer when it is there, or 202. */
+  /**
+   * What a duplicate gets while the first request still runs: 409, the answer when it is there, or 202. With `accept`
+   * the first request gets 202 as well, and a worker executes it (see `completer`).
+   */
   readonly onInFlight: "reject" | "wait" | "accept";
   /** With `onInFlight: "wait"`: how long, before it is 409 after all. */
   readonly waitMs: number;
@@ -29,6 +34,18 @@ export interface Policy {
   readonly onCrash: OnCrash;
   /** What a 5xx answer or a throw means: it may be tried again, it is the answer, or nobody knows. */
   readonly onServerError: "retry" | "store" | "reconcile";
+  /**
+   * Whether an external call that failed is known not to have happened. Nobody but you can know that, so the answer
+   * is no unless you say more.
+   */
+  readonly isDefinitelyNotExecuted: (error: unknown) => boolean;
+  /**
+   * Whether the request is kept until its outcome is known, so that a worker can finish what a crash left half done.
+   * It is where a crash is resumed and where requests are accepted, unless you say otherwise.
+   */
+  readonly keepRequest: boolean | undefined;
+  /** Header names that are kept with the request beside those that describe its body. */
+  readonly keepRequestHeaders: readonly string[];
   /** When the store does not answer: refuse with 503, or run unprotected (and say so in an event). */
   readonly onStoreDown: "closed" | "open";
   /** What becomes of a key whose own time (it is a UUIDv7) is older than the retention. */
@@ -61,6 +78,7 @@ const mebibyte = 1024 * 1024;
 
 /** The safe choice wherever the field disagrees. */
 export const defaultPolicy: Policy = {
+  name: undefined,
   profile: "ietf",
   methods: ["POST", "PATCH"],
   required: true,
@@ -71,6 +89,9 @@ export const defaultPolicy: Policy = {
   waitMs: 10 * second, // Below the 15 to 30 seconds after which common clients and proxies give up.
   onCrash: "reconcile",
   onServerError: "retry",
+  isDefinitelyNotExecuted: () => false,
+  keepRequest: undefined,
+  keepRequestHeaders: [],
   onStoreDown: "closed",
   lateArrivals: "allow",
   retentionMs: 24 * hour, // What Stripe documents, and so what clients are built for.
@@ -120,6 +141,11 @@ export function resolvePolicy(capabilities: Capabilities, ...layers: readonly Po
   return { ...policy, methods: policy.methods.map((method) => method.toUpperCase()) };
 }
 
+/** Whether a route keeps its requests for the workers. */
+export function keepsRequest(policy: Pick<Policy, "keepRequest" | "onCrash" | "onInFlight">): boolean {
+  return policy.keepRequest ?? (policy.onCrash === "resume" || policy.onInFlight === "accept");
+}
+
 const choices: { readonly [Field in keyof Policy]?: readonly Policy[Field][] } = {
   profile: ["ietf", "stripe", "acp"],
   required: [true, false],
@@ -129,6 +155,7 @@ const choices: { readonly [Field in keyof Policy]?: readonly Policy[Field][] } =
   onInFlight: ["reject", "wait", "accept"],
   onCrash: ["reconcile", "resume", "retry"],
   onServerError: ["retry", "store", "reconcile"],
+  keepRequest: [undefined, true, false],
   onStoreDown: ["closed", "open"],
   lateArrivals: ["allow", "reject"],
   streaming: [true, false],
@@ -156,7 +183,7 @@ function complaintsAbout(policy: Policy, capabilities: Capabilities): string[] {
     if (typeof policy[field] !== "number" || !(policy[field] >= 0))
       complaints.push(`${field} is ${show(policy[field])} and must not be below 0`);
   }
-  for (const field of ["methods", "replayHeaders"] as const) {
+  for (const field of ["methods", "replayHeaders", "keepRequestHeaders"] as const) {
     const list: unknown = policy[field];
     if (!Array.isArray(list) || list.some((name) => typeof name !== "string"))
       complaints.push(`${field} must be an array of strings`);
@@ -169,10 +196,22 @@ function complaintsAbout(policy: Policy, capabilities: Capabilities): string[] {
       `responseBytesMax is ${policy.responseBytesMax}, and this store keeps at most ${capabilities.responseBytesMax} bytes in one record`,
     );
   }
-  if (policy.onCrash === "resume" && capabilities.durability === "none") {
+  if (policy.onCrash === "resume" && (capabilities.durability === "none" || !capabilities.transactions)) {
     complaints.push(
-      'onCrash is "resume", and this store forgets everything in a crash: use sqliteStore or postgresStore, or leave it at "reconcile"',
+      `onCrash is "resume", and ${capabilities.durability === "none" ? "this store forgets everything in a crash" : "this store has no transactions for atomic phases"}: use sqliteStore or postgresStore, or leave it at "reconcile"`,
     );
+  }
+  if (
+    policy.name !== undefined &&
+    (typeof policy.name !== "string" || !/^[\x20-\x7e]{1,100}$/.test(policy.name))
+  ) {
+    complaints.push(`name is ${show(policy.name)} and must be 1 to 100 visible ASCII characters`);
+  }
+  if (typeof policy.isDefinitelyNotExecuted !== "function") {
+    complaints.push("isDefinitelyNotExecuted must be a function of the error that returns true or false");
+  }
+  if (policy.onInFlight === "accept" && policy.keepRequest === false) {
+    complaints.push('onInFlight is "accept", which needs the request to be kept: leave keepRequest out');
   }
   if (policy.lateArrivals === "reject" && !Number.isFinite(policy.retentionMs)) {
     complaints.push('lateArrivals is "reject", which needs a retentionMs that ends');

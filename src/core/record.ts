@@ -1,3 +1,4 @@
+import type { Progress } from "./phase.ts";
 import type { StoredResponse } from "./response.ts";
 
 /** What a record is found by: a key means something only within its scope. */
@@ -19,6 +20,12 @@ interface Common extends RecordId {
   /** The number of the latest attempt. It only grows while the record exists. */
   readonly fence: number;
   readonly onCrash: OnCrash;
+  /** How long after a crash reconciliation may first ask: the last call of a dead process may still be under way. */
+  readonly reconcileAfterMs: number;
+  /** The name of the route or flow, by which reconciliation finds whom to ask. */
+  readonly route: string | undefined;
+  /** How far the operation has come. */
+  readonly progress: Progress;
   /** All times are milliseconds since 1970 on the store's clock. */
   readonly createdAt: number;
   readonly expiresAt: number;
@@ -27,6 +34,10 @@ interface Common extends RecordId {
 /** Accepted for later execution; nobody has claimed it yet. */
 export interface PendingRecord extends Common {
   readonly state: "pending";
+  /** When a worker may take it. */
+  readonly resumeAfter: number;
+  /** How often workers have taken it without executing it. */
+  readonly claims: number;
 }
 
 /** Somebody holds the lease, or held it until `leaseUntil`. */
@@ -44,10 +55,14 @@ export interface CompletedRecord extends Common {
   readonly response: StoredResponse;
 }
 
-/** It is proven that nothing was executed: the next request may try. */
+/** The next request may try: nothing was executed, or what was executed is written down and is not done again. */
 export interface FailedRetryableRecord extends Common {
   readonly state: "failed_retryable";
   readonly reason: string;
+  /** When a worker may finish it, if nobody else does before. While this is set the record does not expire. */
+  readonly resumeAfter: number | undefined;
+  /** How often workers have taken it without executing it. */
+  readonly claims: number;
 }
 
 /** It may have been executed. Only reconciliation or an operator moves it. */
@@ -55,6 +70,10 @@ export interface UnknownRecord extends Common {
   readonly state: "unknown";
   readonly reason: string;
   readonly reconcileAfter: number;
+  /** How often reconciliation has asked. */
+  readonly reconcileAttempts: number;
+  /** Since when it waits for an operator, because asking has not helped. */
+  readonly escalatedAt: number | undefined;
 }
 
 /** Past its retention and kept for audit only; the response is gone. */

@@ -1,11 +1,25 @@
-import type { IdempotencyRecord, OnCrash, RecordId } from "./record.ts";
+import type { AuditEntry, AuditQuery } from "./audit.ts";
+import type { NewMessage, Outbox } from "./outbox.ts";
+import type { Progress } from "./phase.ts";
+import type {
+  FailedRetryableRecord,
+  IdempotencyRecord,
+  OnCrash,
+  PendingRecord,
+  RecordId,
+  RecordState,
+  UnknownRecord,
+} from "./record.ts";
 import type { StoredResponse } from "./response.ts";
+import type { StoredRequest } from "./stored-request.ts";
 
 /**
  * What every store can do. All of it is safe to call from any number of processes at once, and all times are the
  * store's own. A call that cannot be carried out rejects, and the engine then runs nothing.
+ *
+ * `Tx` is what business writes go through in an atomic phase: the user's own client, within a transaction.
  */
-export interface Store {
+export interface Store<Tx = unknown> {
   readonly name: string;
   readonly capabilities: Capabilities;
 
@@ -18,11 +32,45 @@ export interface Store {
   /** Extends leases, all in one round trip; answers in the order of the leases. */
   renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]>;
 
+  /** Writes down how far an execution has come, and what its crash would mean from now on. */
+  advance(lease: Lease, advance: Advance): Promise<RenewAnswer>;
+
+  /**
+   * Runs `work` in a transaction that commits, with what `commit` makes of its result, only if the lease is still
+   * held. Whatever `work` throws rolls back and is thrown on. Present where `capabilities.transactions` says so.
+   */
+  transact?<T>(
+    lease: Lease,
+    work: (tx: Tx) => T | Promise<T>,
+    commit: (result: T) => PhaseCommit,
+  ): Promise<TransactAnswer<T>>;
+
+  /** What was enqueued in transactions. Present where `capabilities.transactions` says so. */
+  readonly outbox?: Outbox;
+
   /** Looks without touching. */
   read(id: RecordId): Promise<Reading>;
 
-  /** Ends up to `limit` executions whose owner is gone, each as its `onCrash` says. */
-  sweep(options: { readonly limit: number }): Promise<SweepCounts>;
+  /**
+   * Ends up to `limit` executions whose owner is gone, each as its `onCrash` says; completes accepted requests that
+   * nobody executed in time with the answer `unclaimed`; and makes unknown what is half done and past its retention.
+   */
+  sweep(options: { readonly limit: number; readonly unclaimed: StoredResponse }): Promise<SweepCounts>;
+
+  /**
+   * Hands out up to `limit` requests that a worker may execute or finish now, and hides each from other workers for
+   * its back-off. What has failed, and was executed or handed out `attemptsMax` times, is given up instead.
+   */
+  claimResumable(options: ClaimOptions): Promise<ResumableClaim>;
+
+  /** Hands out up to `limit` unknown outcomes that may be asked about now, and hides each for its back-off. */
+  claimUnknown(options: Omit<ClaimOptions, "attemptsMax">): Promise<readonly UnknownRecord[]>;
+
+  /** Settles an unknown outcome, or hands it to an operator; only if the record is still unknown at this fence. */
+  resolve(id: RecordId, fence: number, resolution: Resolution, by: string): Promise<ResolveAnswer>;
+
+  /** What happened off the happy path, the latest first. */
+  audit(query: AuditQuery): Promise<readonly AuditEntry[]>;
 
   /** Removes, or marks, up to `limit` records past their retention. Never one that is not settled. */
   reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts>;
@@ -72,23 +120,49 @@ export interface ReserveRequest extends RecordId {
   readonly leaseMs: number;
   readonly retentionMs: number;
   readonly onCrash: OnCrash;
+  /** How long after a crash reconciliation may first ask. */
+  readonly reconcileAfterMs: number;
+  readonly mode: ReserveMode;
+  readonly route: string | undefined;
+  /** Kept until the outcome is known, for a worker. */
+  readonly request: StoredRequest | undefined;
 }
 
+/** `execute` here and now; `accept` for a worker to execute later; `claim`: this is that worker. */
+export type ReserveMode = "execute" | "accept" | "claim";
+
 /** Why an execution may begin: what the record was before. */
-export type ExecuteAfter = "absent" | "failed_retryable" | "crash" | "expired";
+export type ExecuteAfter = "absent" | "pending" | "failed_retryable" | "crash" | "expired";
 
 export type Reservation =
-  | { readonly kind: "execute"; readonly lease: Lease; readonly after: ExecuteAfter }
+  | {
+      readonly kind: "execute";
+      readonly lease: Lease;
+      readonly after: ExecuteAfter;
+      /** What earlier attempts have written down. */
+      readonly progress: Progress;
+      /** When the first of them was reserved. */
+      readonly createdAt: number;
+    }
   | { readonly kind: "replay"; readonly response: StoredResponse; readonly expiresAt: number }
   | { readonly kind: "inFlight"; readonly retryAfterMs: number }
+  /** Accepted, now or before, and not executed yet. */
   | { readonly kind: "pending" }
+  /** A worker came for a request that is not there. */
+  | { readonly kind: "absent" }
   | { readonly kind: "mismatch" }
   | { readonly kind: "unknown"; readonly retryAfterMs: number; readonly discovered: boolean };
 
 export type Settlement =
   | { readonly kind: "complete"; readonly response: StoredResponse; readonly retentionMs: number }
-  /** Proven not executed: the next request may try. */
-  | { readonly kind: "release"; readonly reason: string; readonly retentionMs: number }
+  /** The next request may try: nothing was executed, or what was executed is written down. */
+  | {
+      readonly kind: "release";
+      readonly reason: string;
+      readonly retentionMs: number;
+      /** When a worker may finish it; left out where none has to. */
+      readonly resumeAfterMs?: number;
+    }
   /** May have been executed: for reconciliation to find out. */
   | { readonly kind: "suspend"; readonly reason: string; readonly reconcileAfterMs: number };
 
@@ -98,6 +172,57 @@ export type SettleAnswer =
   | { readonly kind: "lost" };
 
 export type RenewAnswer = "held" | "lost";
+
+export interface Advance {
+  readonly progress: Progress;
+  readonly onCrash: OnCrash;
+}
+
+/** What commits with the business writes of one atomic phase. */
+export interface PhaseCommit extends Advance {
+  readonly messages: readonly NewMessage[];
+  /** Completes the record in the same transaction. */
+  readonly response?: Extract<Settlement, { kind: "complete" }>;
+}
+
+export type TransactAnswer<T> =
+  | { readonly kind: "committed"; readonly result: T; readonly expiresAt: number }
+  /** Another owner has the key: everything was rolled back. */
+  | { readonly kind: "lost" };
+
+export interface ClaimOptions {
+  readonly limit: number;
+  /** Hidden for `baseMs`, and twice as long each time, but never longer than `capMs`. */
+  readonly backoff: { readonly baseMs: number; readonly capMs: number };
+  readonly attemptsMax: number;
+}
+
+export interface ResumableClaim {
+  readonly claimed: readonly Resumable[];
+  /** Given up for good, or for a client to try again. */
+  readonly gaveUp: number;
+}
+
+/** A request that waits for a worker. */
+export interface Resumable {
+  readonly record: PendingRecord | FailedRetryableRecord;
+  readonly request: StoredRequest;
+}
+
+/** How an unknown outcome ends. */
+export type Resolution =
+  | Extract<Settlement, { kind: "complete" }>
+  | (Extract<Settlement, { kind: "release" }> & {
+      /** What is known by now about the external call whose outcome was not. */
+      readonly progress: Progress;
+    })
+  /** Nobody could find out: an operator has to. The record stays unknown. */
+  | { readonly kind: "escalate"; readonly reason: string };
+
+export type ResolveAnswer =
+  | { readonly kind: "resolved"; readonly expiresAt: number }
+  /** The record is not unknown at this fence, any more or yet; `state` is what it is. */
+  | { readonly kind: "not-unknown"; readonly state: RecordState | "absent" };
 
 /** A record as it is now, on the store's clock. */
 export interface Reading {
@@ -111,6 +236,8 @@ export type Expiry = "delete" | "soft";
 export interface SweepCounts {
   readonly unknown: number;
   readonly retryable: number;
+  /** Accepted requests that nobody executed in time. */
+  readonly unclaimed: number;
 }
 
 export interface ReapCounts {

@@ -1,19 +1,23 @@
-import { StoreError } from "../core/errors.ts";
+import { ConfigError, StoreError } from "../core/errors.ts";
+import { keepsRequest } from "../core/policy.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
 import type {
   ExecuteAfter,
   Expiry,
+  PhaseCommit,
   Reading,
   ReapCounts,
   Reservation,
+  ReserveMode,
   SettleAnswer,
   Settlement,
   Store,
   SweepCounts,
+  TransactAnswer,
 } from "../core/store.ts";
 import { Deadlines } from "./deadlines.ts";
 import { Events, type ReserveOutcome, type StoreVerb } from "./events.ts";
-import { Execution, type ExecutionHost, type Settled } from "./execution.ts";
+import { Execution, type ExecutionHost, type ExecutionPolicy, type Settled } from "./execution.ts";
 import { Flight } from "./flight.ts";
 import { Leases } from "./leases.ts";
 import type { Runtime } from "./runtime.ts";
@@ -68,6 +72,12 @@ export class Engine {
       deadlines: (ms) => this.#deadlines(ms),
       settle: (execution, settlement) => this.#settle(execution, settlement),
       ended: (execution, settled) => this.#ended(execution, settled),
+      store: options.store,
+      advance: (execution, advance) =>
+        this.ask("advance", () => this.#store.advance(execution.lease, advance)),
+      transact: (execution, work, commit) => this.#transact(execution, work, commit),
+      random: () => options.runtime.random(),
+      isLapsed: (execution) => options.runtime.now() - execution.renewedAt >= options.leaseMs,
     };
     this.#store.onOwnershipLost?.(() =>
       this.#leases.loseAll("the session that owned this process's leases has ended"),
@@ -85,15 +95,15 @@ export class Engine {
   }
 
   /** Ends executions whose owner is gone, as their `onCrash` says; one batch. */
-  async sweep(options: { readonly limit: number }): Promise<SweepCounts> {
-    const counts = await this.#ask("sweep", () => this.#store.sweep(options));
+  async sweep(options: Parameters<Store["sweep"]>[0]): Promise<SweepCounts> {
+    const counts = await this.ask("sweep", () => this.#store.sweep(options));
     this.events.emit({ type: "swept", ...counts });
     return counts;
   }
 
   /** Removes records past their retention; one batch. */
   async reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
-    const counts = await this.#ask("reap", () => this.#store.reap(options));
+    const counts = await this.ask("reap", () => this.#store.reap(options));
     this.events.emit({ type: "reaped", ...counts });
     return counts;
   }
@@ -157,6 +167,11 @@ export class Engine {
       case "unknown":
         // Each of these means that the record carries the fingerprint that the first request had.
         return this.#answer(arrival, same ? verdict : { kind: "mismatch" }, { joined: true });
+      case "absent":
+        // There was nothing for a worker; anybody else may be the first.
+        return arrival.isClaim
+          ? this.#answer(arrival, verdict, { joined: true })
+          : this.#arrive(arrival, waitUntil);
       case "mismatch":
         return same ? this.#answer(arrival, verdict, { joined: true }) : this.#arrive(arrival, waitUntil);
       case "storeDown":
@@ -227,6 +242,10 @@ export class Engine {
         leaseMs,
         retentionMs: policy.retentionMs,
         onCrash: policy.onCrash,
+        reconcileAfterMs: policy.reconcileAfterMs,
+        mode: modeOf(arrival),
+        route: arrival.route,
+        request: arrival.request,
       });
       reservation = await this.#storeDeadlines.within(asked);
       if (reservation === undefined) {
@@ -236,14 +255,22 @@ export class Engine {
         throw new StoreError("the store's answer took as long as the lease that it granted");
       }
     } catch (error) {
-      this.#disown({ scope, key, owner, retentionMs: policy.retentionMs, since: reservedAt }, asked);
+      this.#disown({ scope, key, owner, policy, since: reservedAt }, asked);
       this.events.emit({ type: "store_error", verb: "reserve", error });
       return storeDownVerdict(arrival);
     }
     switch (reservation.kind) {
       case "execute": {
-        const { lease, after } = reservation;
-        const execution = new Execution({ host: this.#host, policy, lease, after, reservedAt });
+        const { lease, after, progress, createdAt } = reservation;
+        const execution = new Execution({
+          host: this.#host,
+          policy,
+          lease,
+          after,
+          progress,
+          createdAt,
+          reservedAt,
+        });
         this.#leases.add(execution);
         return { kind: "execute", execution };
       }
@@ -254,6 +281,7 @@ export class Engine {
       case "pending":
         return { kind: "accepted", retryAfterMs: inFlightRetryAfterMs };
       case "replay":
+      case "absent":
       case "mismatch":
       case "unknown":
         return reservation;
@@ -338,7 +366,7 @@ export class Engine {
 
   /** False when the store does not answer, and there is no use in going on. */
   async #giveBack(disowned: Disowned): Promise<boolean> {
-    const { scope, key, owner, retentionMs, since } = disowned;
+    const { scope, key, owner, policy, since } = disowned;
     const reading = await this.#orUndefined("read", () => this.#store.read({ scope, key }));
     // The reservation may still be on its way; after a while it is not, and whatever came of it has run out.
     const isOver = this.runtime.now() - since > this.#options.leaseMs + this.#options.storeTimeoutMs;
@@ -347,8 +375,17 @@ export class Engine {
     const { record } = reading;
     if (record?.state !== "in_progress" || record.owner !== owner) return true;
     const reason = "the store's answer was lost, and the request was refused before anything ran";
-    const release: Settlement = { kind: "release", reason, retentionMs };
-    const lease = { scope, key, owner, fence: record.fence };
+    const { fence, progress } = record;
+    // Whatever a worker was to execute or to finish is left for a worker again.
+    const isForWorker =
+      policy.onInFlight === "accept" || (policy.onCrash === "resume" && (fence > 1 || progress.length > 0));
+    const release: Settlement = {
+      kind: "release",
+      reason,
+      retentionMs: policy.retentionMs,
+      ...(isForWorker && keepsRequest(policy) ? { resumeAfterMs: 0 } : {}),
+    };
+    const lease = { scope, key, owner, fence };
     const answer = await this.#orUndefined("settle", () => this.#store.settle(lease, release));
     if (answer !== undefined) this.#disowned.delete(disowned);
     return answer !== undefined;
@@ -396,7 +433,26 @@ export class Engine {
     return verdict;
   }
 
-  async #ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
+  /**
+   * A business transaction lasts as long as it lasts: the handler's own time limit is the one that counts. What the
+   * user's code throws is the user's; what the store throws is told.
+   */
+  async #transact<T>(
+    execution: Execution,
+    work: (tx: unknown) => T | Promise<T>,
+    commit: (result: T) => PhaseCommit,
+  ): Promise<TransactAnswer<T>> {
+    try {
+      if (this.#store.transact === undefined) throw new ConfigError(noTransactions);
+      return await this.#store.transact(execution.lease, work, commit);
+    } catch (error) {
+      if (error instanceof StoreError) this.events.emit({ type: "store_error", verb: "transact", error });
+      throw error;
+    }
+  }
+
+  /** One question to the store, with its time limit; rejects with a StoreError and nothing else. */
+  async ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
     const { storeTimeoutMs } = this.#options;
     try {
       const answer = await this.#storeDeadlines.within(call());
@@ -413,7 +469,7 @@ export class Engine {
 
   async #orUndefined<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T | undefined> {
     try {
-      return await this.#ask(verb, call);
+      return await this.ask(verb, call);
     } catch {
       return undefined;
     }
@@ -427,7 +483,7 @@ interface Unsettled {
 
 interface Disowned extends RecordId {
   readonly owner: string;
-  readonly retentionMs: number;
+  readonly policy: ExecutionPolicy;
   readonly since: number;
 }
 
@@ -438,8 +494,18 @@ const disownedMax = 200;
 
 const drainPollMs = 20;
 
+/** Said when a handler uses what this store cannot do. */
+export const noTransactions =
+  "op.atomic needs a store whose transactions can hold your business writes: use sqliteStore or postgresStore";
+
+function modeOf({ isClaim, policy }: Arrival): ReserveMode {
+  if (isClaim) return "claim";
+  return policy.onInFlight === "accept" ? "accept" : "execute";
+}
+
 const executeOutcomes: Record<ExecuteAfter, ReserveOutcome> = {
   absent: "created",
+  pending: "claimed",
   failed_retryable: "failed_retry",
   crash: "takeover",
   expired: "expired_retry",
@@ -455,6 +521,8 @@ function outcomeOf(verdict: Verdict): ReserveOutcome {
       return "in_progress";
     case "accepted":
       return "accepted";
+    case "absent":
+      return "absent";
     case "mismatch":
       return "key_misuse";
     case "unknown":

@@ -6,7 +6,9 @@ export type ReserveOutcome =
   | "replay"
   | "in_progress"
   | "accepted"
+  | "absent"
   | "key_misuse"
+  | "claimed"
   | "failed_retry"
   | "takeover"
   | "expired_retry"
@@ -35,10 +37,64 @@ export type LatchkeyEvent =
   /** A handler threw where no framework could answer for it. */
   | (RecordId & { readonly type: "handler_failed"; readonly error: unknown })
   | { readonly type: "store_error"; readonly verb: StoreVerb; readonly error: unknown }
-  | { readonly type: "swept"; readonly unknown: number; readonly retryable: number }
-  | { readonly type: "reaped"; readonly deleted: number; readonly expired: number };
+  | {
+      readonly type: "swept";
+      readonly unknown: number;
+      readonly retryable: number;
+      readonly unclaimed: number;
+    }
+  | { readonly type: "reaped"; readonly deleted: number; readonly expired: number }
+  /** A phase of a handler: done now, or done by an earlier attempt and skipped, or failed. */
+  | (RecordId & {
+      readonly type: "phase";
+      readonly name: string;
+      readonly kind: "atomic" | "effect";
+      readonly attempt: number;
+      readonly outcome: "done" | "skipped" | "failed";
+    })
+  /** An unknown outcome was asked about, or settled by somebody who knew. */
+  | (RecordId & {
+      readonly type: "reconciled";
+      readonly outcome:
+        | "completed"
+        | "not-executed"
+        | "effect-done"
+        | "resume"
+        | "still-unknown"
+        | "escalated";
+      readonly by: string;
+    })
+  | {
+      readonly type: "delivered";
+      readonly topic: string;
+      readonly messageKey: string;
+      readonly attempts: number;
+    }
+  | {
+      readonly type: "delivery_failed" | "dead_letter";
+      readonly topic: string;
+      readonly messageKey: string;
+      readonly attempts: number;
+      readonly error: unknown;
+    }
+  /** A worker's round that did something. */
+  | { readonly type: "worker"; readonly worker: string; readonly counts: Readonly<Record<string, number>> }
+  | { readonly type: "worker_error"; readonly worker: string; readonly error: unknown };
 
-export type StoreVerb = "reserve" | "settle" | "renew" | "read" | "watch" | "sweep" | "reap";
+export type StoreVerb =
+  | "reserve"
+  | "settle"
+  | "renew"
+  | "advance"
+  | "transact"
+  | "read"
+  | "watch"
+  | "sweep"
+  | "reap"
+  | "claim"
+  | "resolve"
+  | "audit"
+  | "outbox";
 
 export type EventListener = (event: LatchkeyEvent) => void;
 

@@ -1,10 +1,21 @@
 import { ExecutionTimeoutError, LeaseLostError } from "../core/errors.ts";
-import type { Policy } from "../core/policy.ts";
+import type { Progress } from "../core/phase.ts";
+import { keepsRequest, type Policy } from "../core/policy.ts";
 import type { StoredResponse } from "../core/response.ts";
-import type { ExecuteAfter, Lease, SettleAnswer, Settlement } from "../core/store.ts";
-import { settledStates } from "../core/transition.ts";
+import type {
+  Advance,
+  ExecuteAfter,
+  Lease,
+  PhaseCommit,
+  RenewAnswer,
+  SettleAnswer,
+  Settlement,
+  Store,
+  TransactAnswer,
+} from "../core/store.ts";
+import { backoffMs, settledStates } from "../core/transition.ts";
 import type { Deadline, Deadlines } from "./deadlines.ts";
-import type { Events } from "./events.ts";
+import type { Events, LatchkeyEvent } from "./events.ts";
 
 /** How a handler ended. */
 export type Outcome =
@@ -33,7 +44,27 @@ export type ExecutionPolicy = Pick<
   | "retentionMs"
   | "executionTimeoutMs"
   | "reconcileAfterMs"
+  | "isDefinitelyNotExecuted"
+  | "keepRequest"
+  | "lateArrivals"
+  | "replayHeaders"
+  | "responseBytesMax"
 >;
+
+/** What the phases of a handler say about its execution; known to whoever runs them. */
+export interface Flow {
+  /**
+   * What a failure means by now: nothing has begun, what has begun can be gone on with, or an external call may have
+   * happened and nobody knows.
+   */
+  readonly failureMeans: "nothing-begun" | "resumable" | "unknown";
+  /** The store did not say whether a phase was committed, so nobody can say what was done. */
+  readonly isInDoubt: boolean;
+  /** How the handler differs from the one that earlier attempts ran; undefined as long as it does not. */
+  readonly divergence: string | undefined;
+  /** Recorded phases that the handler has not come to. */
+  readonly unvisited: number;
+}
 
 /** What an execution needs from the engine that started it. */
 export interface ExecutionHost {
@@ -45,12 +76,28 @@ export interface ExecutionHost {
   ): Promise<SettleAnswer | { readonly kind: "storeDown" }>;
   /** The execution needs its lease no longer. */
   ended(execution: Execution, settled: Settled): void;
+  readonly store: Store;
+  advance(execution: Execution, advance: Advance): Promise<RenewAnswer>;
+  transact<T>(
+    execution: Execution,
+    work: (tx: unknown) => T | Promise<T>,
+    commit: (result: T) => PhaseCommit,
+  ): Promise<TransactAnswer<T>>;
+  random(): number;
+  /** Whether the lease has run out on this process's own clock: it slept, and somebody else may hold the key. */
+  isLapsed(execution: Execution): boolean;
 }
 
 /** One attempt at one request: the holder of a lease from the moment it was reserved until it is settled. */
 export class Execution {
   readonly lease: Lease;
   readonly after: ExecuteAfter;
+  /** What earlier attempts have written down. */
+  readonly recorded: Progress;
+  /** When the first of them was reserved. */
+  readonly createdAt: number;
+  /** Set by the handler's first phase. */
+  flow: Flow | undefined;
   /** When the store last confirmed the lease, on this process's clock. */
   renewedAt: number;
   readonly #host: ExecutionHost;
@@ -68,6 +115,8 @@ export class Execution {
     readonly policy: ExecutionPolicy;
     readonly lease: Lease;
     readonly after: ExecuteAfter;
+    readonly progress: Progress;
+    readonly createdAt: number;
     /** When the reservation was sent: the lease cannot have begun earlier. */
     readonly reservedAt: number;
   }) {
@@ -75,10 +124,24 @@ export class Execution {
     this.#policy = options.policy;
     this.lease = options.lease;
     this.after = options.after;
+    this.recorded = options.progress;
+    this.createdAt = options.createdAt;
     this.renewedAt = options.reservedAt;
     this.#retentionMs = options.policy.retentionMs;
     this.#deadlines = options.host.deadlines(options.policy.executionTimeoutMs);
     this.#deadline = this.#deadlines.set(() => this.#timeOut());
+  }
+
+  get policy(): ExecutionPolicy {
+    return this.#policy;
+  }
+
+  get store(): Store {
+    return this.#host.store;
+  }
+
+  get retentionMs(): number {
+    return this.#retentionMs;
   }
 
   /** 1 for the first execution, more when an earlier one failed or died. */
@@ -103,7 +166,51 @@ export class Execution {
   /** Keeps the answer for longer, or shorter, than the route's policy says. */
   retainFor(ms: number): void {
     if (!(ms > 0)) throw new RangeError(`retainFor takes milliseconds above 0, got ${ms}`);
-    this.#retentionMs = ms;
+    // Where late arrivals are refused, keys count as late by the route's retention: an answer that went earlier would
+    // leave a time in which its retry is executed again.
+    const isShortest = this.#policy.lateArrivals === "reject";
+    this.#retentionMs = isShortest ? Math.max(ms, this.#policy.retentionMs) : ms;
+  }
+
+  /** Throws if this process has lost the right to execute, cannot be sure that it has it, or its time is up. */
+  assertHeld(): void {
+    if (this.#abortReason === undefined && this.#host.isLapsed(this)) this.loseTouch();
+    if (this.#abortReason !== undefined) throw this.#abortReason;
+  }
+
+  /** Writes down how far the handler has come. */
+  async advance(advance: Advance): Promise<void> {
+    if ((await this.#host.advance(this, advance)) === "lost") this.#refuse();
+  }
+
+  /** Runs a business transaction that commits only while this execution holds its lease. */
+  async transact<T>(
+    work: (tx: unknown) => T | Promise<T>,
+    commit: (result: T) => PhaseCommit,
+  ): Promise<Extract<TransactAnswer<T>, { kind: "committed" }>> {
+    const answer = await this.#host.transact(this, work, commit);
+    return answer.kind === "committed" ? answer : this.#refuse();
+  }
+
+  /** The answer was committed together with the last business write: nothing is left to be settled. */
+  answeredBy(complete: Extract<Settlement, { kind: "complete" }>, expiresAt: number): void {
+    if (this.#settling !== undefined) return;
+    this.#deadlines.meet(this.#deadline);
+    const settled = this.confirm(complete, { kind: "settled", expiresAt });
+    this.#settling = Promise.resolve(settled);
+    this.#onGivenUp?.(settled);
+  }
+
+  tellPhase(phase: Pick<Extract<LatchkeyEvent, { type: "phase" }>, "kind" | "name" | "outcome">): void {
+    const { scope, key } = this.lease;
+    this.#host.events.emit({ type: "phase", scope, key, attempt: this.attempt, ...phase });
+  }
+
+  /** The store refused a write of this execution's. */
+  #refuse(): never {
+    const reason = "another owner has taken the key";
+    this.lose(reason);
+    throw this.#abortReason ?? new LeaseLostError(reason);
   }
 
   /** Called once, when the execution ended although the handler has not: its time is up, or its lease is lost. */
@@ -124,7 +231,7 @@ export class Execution {
   abandon(reason: string): Promise<Settled> {
     if (this.#settling === undefined) {
       this.#deadlines.meet(this.#deadline);
-      this.#settling = this.#settle({ kind: "release", reason, retentionMs: this.#retentionMs });
+      this.#settling = this.#settle(this.#release(reason));
     }
     return this.#settling;
   }
@@ -211,7 +318,7 @@ export class Execution {
     this.#abortWith(new ExecutionTimeoutError(reason));
     // Where a crash would be reconciled, say so at once. Elsewhere the lease is left to run out, which gives the
     // handler that long to notice its signal before anybody else may begin.
-    if (this.#policy.onCrash === "reconcile") {
+    if (this.#policy.onCrash === "reconcile" || this.flow?.failureMeans === "unknown") {
       const settlement = this.#suspension(reason);
       this.#settling = this.#host.settle(this, settlement).then((answer) => {
         if (answer.kind !== "storeDown") this.confirm(settlement, answer);
@@ -224,23 +331,58 @@ export class Execution {
 
   #settlementFor(outcome: Outcome): Settlement {
     const { status } = outcome.response;
-    const failed = outcome.kind === "threw" || status >= 500;
-    if (failed) {
-      const reason = outcome.kind === "threw" ? "the handler threw" : `the handler answered ${status}`;
-      switch (this.#policy.onServerError) {
-        case "retry":
-          return { kind: "release", reason, retentionMs: this.#retentionMs };
-        case "reconcile":
-          return this.#suspension(reason);
-        case "store":
-          break;
-        default:
-          return this.#policy.onServerError satisfies never;
-      }
-    } else if (notProcessedStatuses.has(status)) {
-      return { kind: "release", reason: `the handler answered ${status}`, retentionMs: this.#retentionMs };
+    const threw = outcome.kind === "threw";
+    const reason = threw ? "the handler threw" : `the handler answered ${status}`;
+    const divergence = this.flow?.divergence;
+    if (divergence !== undefined) return this.#suspension(divergence);
+    if (threw || status >= 500) return this.#failure(outcome, reason);
+    if (notProcessedStatuses.has(status)) {
+      // Nothing was processed, says the status; but the phases know of a call that may have been.
+      if (this.flow?.failureMeans === "unknown") return this.#suspension(`${reason}, ${openCall}`);
+      return this.#release(reason);
+    }
+    if (this.flow?.isInDoubt) {
+      return this.#suspension(`${reason} although the store had not said whether a phase was committed`);
+    }
+    const unvisited = this.flow?.unvisited ?? this.recorded.length;
+    if (unvisited > 0) {
+      return this.#suspension(`the handler answered without coming to ${unvisited} of its recorded phases`);
     }
     return { kind: "complete", response: outcome.response, retentionMs: this.#retentionMs };
+  }
+
+  /** Phases know what a failure means; without them it is what the route's policy says. */
+  #failure(outcome: Outcome, reason: string): Settlement {
+    switch (this.flow?.failureMeans ?? (this.recorded.length > 0 ? "resumable" : undefined)) {
+      case "unknown":
+        return this.#suspension(`${reason}, ${openCall}`);
+      case "resumable":
+      case "nothing-begun":
+        return this.#release(reason);
+      case undefined:
+        break;
+    }
+    switch (this.#policy.onServerError) {
+      case "retry":
+        return this.#release(reason);
+      case "reconcile":
+        return this.#suspension(reason);
+      case "store":
+        return { kind: "complete", response: outcome.response, retentionMs: this.#retentionMs };
+      default:
+        return this.#policy.onServerError satisfies never;
+    }
+  }
+
+  /** A worker goes on with what is half done, and with what was only accepted; anything else waits for a client. */
+  #release(reason: string): Settlement {
+    const release = { kind: "release", reason, retentionMs: this.#retentionMs } as const;
+    const isHalfDone =
+      this.#policy.onCrash === "resume" &&
+      (this.recorded.length > 0 || (this.flow?.failureMeans ?? "nothing-begun") !== "nothing-begun");
+    const waitsForWorker = isHalfDone || this.#policy.onInFlight === "accept";
+    if (!waitsForWorker || !keepsRequest(this.#policy)) return release;
+    return { ...release, resumeAfterMs: this.#host.random() * backoffMs(resumeBackoff, this.attempt) };
   }
 
   #suspension(reason: string): Settlement {
@@ -262,6 +404,11 @@ export class Execution {
     return settled;
   }
 }
+
+const openCall = "after an external call that may have happened";
+
+/** How soon a worker may go on after a failure: full jitter over a second at first, over five minutes at last. */
+const resumeBackoff = { baseMs: 500, capMs: 300_000 };
 
 /**
  * Answers that say by their definition that the request was not processed (Request Timeout, Too Early, Too Many

@@ -72,18 +72,19 @@ export function replayAnswer(
 /** It is under way; `location` says where to ask. */
 export function acceptedAnswer(
   context: AnswerContext,
-  options: { readonly location: string; readonly retryAfterMs: number },
+  options: { readonly location: string | undefined; readonly retryAfterMs: number },
 ): HttpAnswer {
+  const { location } = options;
   return {
     status: 202,
     headers: [
       ["content-type", "application/json"],
       ["cache-control", "no-store"],
-      ["location", options.location],
+      ...(location === undefined ? [] : [["location", location] as const]),
       retryAfter(options.retryAfterMs),
       ...echo(context),
     ],
-    body: encoder.encode(JSON.stringify({ status: "in_progress", location: options.location })),
+    body: encoder.encode(JSON.stringify({ status: "in_progress", location })),
   };
 }
 

@@ -3,7 +3,13 @@ import type { CapturedResponse, HeaderPair, StoredResponse } from "../core/respo
 import { toStoredResponse } from "../core/response.ts";
 import type { Execution, Settled } from "../engine/execution.ts";
 import { isOperationOf, runOperation } from "../operation/operation.ts";
-import { type AnswerContext, firstAnswerHeaders, type HttpAnswer, problemAnswer } from "./answer.ts";
+import {
+  type AnswerContext,
+  firstAnswerHeaders,
+  type HttpAnswer,
+  problemAnswer,
+  replayAnswer,
+} from "./answer.ts";
 
 /** What the adapter does once the outcome is settled: send what the handler made, or something else instead. */
 export type Finish =
@@ -75,11 +81,18 @@ export class Exchange {
     return runOperation(this.#execution, handler);
   }
 
-  /** Called once if the handler takes too long; the answer is for its client, and a later one from it is ignored. */
-  onTimeout(give: (answer: HttpAnswer) => void): void {
+  /**
+   * Called once if the client is to be answered before the handler has done so: it takes too long, or it committed its
+   * answer with its last business write. What it says later is ignored.
+   */
+  onAnswered(give: (answer: HttpAnswer, options: { readonly isHandlerStuck: boolean }) => void): void {
     this.#execution.onGivenUp = (settled) => {
+      if (settled.kind === "stored") {
+        give(this.#storedAnswer(settled), { isHandlerStuck: false });
+        return;
+      }
       const finish = this.#finishFor(settled);
-      if (finish.kind === "replace") give(finish.answer);
+      if (finish.kind === "replace") give(finish.answer, { isHandlerStuck: true });
     };
   }
 
@@ -101,7 +114,7 @@ export class Exchange {
     });
     const response: StoredResponse = { kind: "full", ...answer };
     const settled = await this.#execution.settle({ kind: "threw", error, response });
-    const finish = this.#finishFor(settled);
+    const finish = this.#finishFor(settled, response);
     if (finish.kind === "replace") return { answer: finish.answer, binding: true };
     return {
       answer: { ...answer, headers: [...answer.headers, ...finish.headers] },
@@ -135,15 +148,31 @@ export class Exchange {
   }
 
   async #settled(response: StoredResponse): Promise<Finish> {
-    return this.#finishFor(await this.#execution.settle({ kind: "answered", response }));
+    return this.#finishFor(await this.#execution.settle({ kind: "answered", response }), response);
   }
 
-  #finishFor(settled: Settled): Finish {
+  /** The answer that the retries will get, as the first client gets it. */
+  #storedAnswer(settled: Extract<Settled, { kind: "stored" }>): HttpAnswer {
+    const { response, expiresAt } = settled;
+    const added = firstAnswerHeaders(this.#context, expiresAt);
+    if (response.kind === "full") return { ...response, headers: [...response.headers, ...added] };
+    return replayAnswer(this.#context, response, expiresAt);
+  }
+
+  /** `made` is what the handler made; what was stored may be something else. */
+  #finishFor(settled: Settled, made?: StoredResponse): Finish {
     switch (settled.kind) {
       case "stored":
+        if (made !== undefined && settled.response !== made) {
+          return { kind: "replace", answer: this.#storedAnswer(settled) };
+        }
         return { kind: "send", headers: firstAnswerHeaders(this.#context, settled.expiresAt) };
-      case "released":
       case "suspended":
+        if (made !== undefined && made.status < 500) {
+          return { kind: "replace", answer: this.#unknownAnswer(settled.retryAfterMs) };
+        }
+        return { kind: "send", headers: firstAnswerHeaders(this.#context, undefined) };
+      case "released":
         return { kind: "send", headers: firstAnswerHeaders(this.#context, undefined) };
       case "lost":
         return {
@@ -170,6 +199,16 @@ export class Exchange {
       default:
         return settled satisfies never;
     }
+  }
+
+  /** What the handler said is not what retries will be told, so nobody may rely on it. */
+  #unknownAnswer(retryAfterMs: number): HttpAnswer {
+    return problemAnswer(this.#context, "outcome-unknown", {
+      detail:
+        "The request was resumed, and did not go on as it had begun. Do not use a new key, which could do it twice; " +
+        "ask again later with this one.",
+      retryAfterMs: Math.max(retryAfterMs, unknownRetryAfterMsMin),
+    });
   }
 
   #timeoutAnswer(): HttpAnswer {

@@ -84,10 +84,10 @@ export function runFetchHandler(
   outer?: Headers,
 ): Promise<Response> {
   const respond = (answer: HttpAnswer) => toResponse(answer, outer);
-  const timedOut = new Promise<Response>((resolve) =>
-    exchange.onTimeout((answer) => resolve(respond(answer))),
+  const answered = new Promise<Response>((resolve) =>
+    exchange.onAnswered((answer) => resolve(respond(answer))),
   );
-  return Promise.race([handled(exchange, handler, respond), timedOut]);
+  return Promise.race([handled(exchange, handler, respond), answered]);
 }
 
 type Respond = (answer: HttpAnswer) => Response;

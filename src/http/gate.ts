@@ -6,11 +6,13 @@ import {
   type RequestBody,
 } from "../core/fingerprint.ts";
 import { keyTimeMs, parseKey } from "../core/key.ts";
-import type { Policy, PolicyInput } from "../core/policy.ts";
+import { keepsRequest, type Policy, type PolicyInput } from "../core/policy.ts";
 import { headerAllowList } from "../core/response.ts";
 import { isTenant, scopeOf } from "../core/scope.ts";
+import type { StoredRequest } from "../core/stored-request.ts";
 import type { Verdict } from "../engine/verdict.ts";
 import type { Latchkey, TenantOf } from "../latchkey.ts";
+import type { ReconcileHook } from "../operation/reconciliation.ts";
 import {
   type AnswerContext,
   acceptedAnswer,
@@ -26,6 +28,7 @@ import {
   RequestAbortedError,
 } from "./request.ts";
 import { statusLocation } from "./status.ts";
+import { claimHeader, isAsSent, storedRequest } from "./stored-request.ts";
 
 /** What a route may say on top of the defaults of `createLatchkey`. */
 export interface RoutePolicy<Native> extends PolicyInput {
@@ -33,6 +36,8 @@ export interface RoutePolicy<Native> extends PolicyInput {
   readonly tenant?: TenantOf<Native>;
   /** Selects what makes two requests the same, in place of the whole query and body. Must be a JSON value. */
   readonly fingerprint?: (request: FingerprintRequest) => unknown;
+  /** Asked what became of a request whose outcome is unknown; such a route needs a `name`. */
+  readonly reconcile?: ReconcileHook;
 }
 
 /** What an adapter does with a request. */
@@ -52,9 +57,10 @@ export class Gate<Native> {
   readonly #select: RoutePolicy<Native>["fingerprint"];
   readonly #rules: ConstructorParameters<typeof Exchange>[0]["rules"];
   readonly #methods: ReadonlySet<string>;
+  readonly #keepsRequest: boolean;
 
   constructor(latchkey: Latchkey, route: RoutePolicy<Native> = {}) {
-    const { tenant, fingerprint, ...overrides } = route;
+    const { tenant, fingerprint, reconcile, ...overrides } = route;
     if (tenant !== undefined && typeof tenant !== "function") {
       throw new ConfigError(
         'a route\'s tenant must be a function of the request; only createLatchkey takes "single"',
@@ -66,10 +72,12 @@ export class Gate<Native> {
       );
     }
     this.policy = latchkey.policy(overrides);
+    latchkey.registerRoute(this.policy, reconcile);
     this.#latchkey = latchkey;
     this.#tenantOf = tenant === undefined ? latchkey.tenant : (request) => tenant(request.native as Native);
     this.#select = fingerprint;
     this.#methods = new Set(this.policy.methods);
+    this.#keepsRequest = keepsRequest(this.policy);
     this.#rules = {
       allowedHeaders: headerAllowList(this.policy.replayHeaders),
       responseBytesMax: this.policy.responseBytesMax,
@@ -98,7 +106,9 @@ export class Gate<Native> {
     }
     if (parsed.kind === "invalid") return this.#refuse(undefined, "key-invalid", { detail: parsed.reason });
     const { key } = parsed;
-    const late = this.#lateness(key);
+    // What a worker comes for is there, and was not late when it came.
+    const isClaim = request.header(claimHeader) !== undefined;
+    const late = isClaim ? undefined : this.#lateness(key);
     if (late !== undefined) return late;
 
     // One request is protected once, by the outermost gate, however many it passes on its way to the handler.
@@ -126,6 +136,9 @@ export class Gate<Native> {
       key,
       fingerprint: fingerprint.fingerprint,
       policy,
+      route: policy.name,
+      request: this.#keepsRequest ? this.#kept(request, reading.body, tenant) : undefined,
+      isClaim,
     });
     return this.#arrivalOf(verdict, request, { scope, key });
   }
@@ -197,6 +210,10 @@ export class Gate<Native> {
             retryAfterMs: verdict.retryAfterMs,
           }),
         };
+      case "absent":
+        return this.#refuse(key, "key-not-found", {
+          detail: "A worker came for a request that this caller has not sent: see on whose behalf it asks.",
+        });
       case "mismatch":
         return this.#refuse(key, "key-reused", {
           detail:
@@ -257,9 +274,22 @@ export class Gate<Native> {
       path,
       query,
       contentType: request.header("content-type"),
-      contentEncoding: request.header("content-encoding"),
+      // Whoever decoded the body before has made it what it would be without an encoding.
+      contentEncoding: isAsSent(body) ? request.header("content-encoding") : undefined,
       body,
     });
+  }
+
+  /** What a worker needs to execute the request again. */
+  #kept(request: HttpRequest, body: RequestBody, tenant: string): StoredRequest | undefined {
+    const kept = storedRequest(request, body, { tenant, extraHeaders: this.policy.keepRequestHeaders });
+    if (kept === undefined && this.policy.onInFlight === "accept") {
+      throw new ConfigError(
+        "a request cannot be accepted for later whose body was parsed to something that cannot be sent again: mount " +
+          "idempotent before the body parser",
+      );
+    }
+    return kept;
   }
 
   #isInside(native: unknown): boolean {

@@ -55,7 +55,7 @@ const keyHeader = "idempotency-key";
 
 /** Where a request keeps what was read here and put back, so that a second reader of it finds it. */
 const bufferedBody = Symbol("latchkey.body");
-type Buffered = IncomingMessage & { [bufferedBody]?: Uint8Array };
+type Buffered = IncomingMessage & { [bufferedBody]?: Extract<RequestBody, { kind: "bytes" }> };
 
 /** Reads the whole body and puts it back, so that whoever comes next can read it as if nobody had. */
 export async function readNodeBody(req: IncomingMessage, bytesMax: number): Promise<BodyReading> {
@@ -72,7 +72,8 @@ export async function bufferNodeBody(
   bytesMax: number,
 ): Promise<BodyReading> {
   const known = (req as Buffered)[bufferedBody];
-  if (known !== undefined) return known.byteLength > bytesMax ? tooLarge : bytesOf(known);
+  if (known !== undefined)
+    return known.bytes.byteLength > bytesMax ? tooLarge : { kind: "body", body: known };
   if (Number(req.headers["content-length"]) > bytesMax) {
     // The body is of no interest, but an unread one would block the connection.
     source.resume();
@@ -88,8 +89,10 @@ export async function bufferNodeBody(
     source.resume();
     return tooLarge;
   }
-  (req as Buffered)[bufferedBody] = bytes;
-  return bytesOf(bytes);
+  // What comes from another stream than the request's own was decoded on the way.
+  const body = { kind: "bytes", bytes, isDecoded: source !== (req as Readable) } as const;
+  (req as Buffered)[bufferedBody] = body;
+  return { kind: "body", body };
 }
 
 const noBytes = new Uint8Array();
@@ -110,8 +113,8 @@ function mayHaveBody(req: IncomingMessage): boolean {
 /** Another middleware consumed the stream. What it left is all there is. */
 function bodyLeftByParser(req: IncomingMessage): RequestBody {
   const { rawBody, body } = req as { rawBody?: unknown; body?: unknown };
-  if (rawBody instanceof Uint8Array) return { kind: "bytes", bytes: rawBody };
-  if (typeof rawBody === "string") return { kind: "bytes", bytes: Buffer.from(rawBody) };
+  if (rawBody instanceof Uint8Array) return { kind: "bytes", bytes: rawBody, isDecoded: true };
+  if (typeof rawBody === "string") return { kind: "bytes", bytes: Buffer.from(rawBody), isDecoded: true };
   const contentType = req.headers["content-type"] ?? "";
   if (/^multipart\//i.test(contentType)) {
     throw new ConfigError(

@@ -90,9 +90,9 @@ export class NodeCapture implements Holder {
     res[capture] = this;
     this.#shieldSocket();
     this.#finishListeners = adoptFinishListeners(res);
-    exchange.onTimeout((answer) => {
+    exchange.onAnswered((answer, { isHandlerStuck }) => {
       // The handler may still be at work, and break the connection when it fails.
-      res.shouldKeepAlive = false;
+      if (isHandlerStuck) res.shouldKeepAlive = false;
       this.replace(answer);
     });
   }

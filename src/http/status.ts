@@ -16,12 +16,13 @@ export interface StatusRequest extends TenantRequest {
   readonly query: string;
 }
 
-/** Where to ask about a request that is under way. */
+/** Where to ask about a request that is under way; undefined where there is no such place. */
 export function statusLocation(
   latchkey: Latchkey,
   policy: Policy,
   request: { readonly key: string; readonly method: string; readonly path: string },
-): string {
+): string | undefined {
+  if (latchkey.statusPath === undefined) return undefined;
   const location = `${latchkey.statusPath}/${encodeURIComponent(request.key)}`;
   if (policy.scope === "tenant") return location;
   return `${location}?endpoint=${encodeURIComponent(`${request.method} ${request.path}`)}`;
@@ -58,18 +59,20 @@ export async function answerStatus<Native>(
   }
   // A dead owner's record is answered as it will be when somebody ends it.
   const isDead = record.state === "in_progress" && record.leaseUntil <= now;
-  const current = isDead ? crashed(record, now) : record;
+  const isRequestKept = record.onCrash === "resume";
+  const current = isDead ? crashed(record, now, { isRequestKept }) : record;
+  const underWay = () =>
+    acceptedAnswer(context, { location: request.path + suffixOf(request.query), retryAfterMs: 1000 });
   switch (current.state) {
     case "pending":
     case "in_progress":
-      return acceptedAnswer(context, {
-        location: request.path + suffixOf(request.query),
-        retryAfterMs: 1000,
-      });
+      return underWay();
     case "completed":
       if (current.expiresAt <= now) return expiredAnswer(context);
       return replayAnswer(context, current.response, current.expiresAt);
     case "failed_retryable":
+      // A worker is about to go on with it.
+      if (current.resumeAfter !== undefined) return underWay();
       return problemAnswer(context, "no-answer", {
         detail: "The request failed, or its process did. Send it again with the same key.",
       });

@@ -1,8 +1,23 @@
 import { StoreError } from "../core/errors.ts";
-import type { Store } from "../core/store.ts";
+import type { Lease, PhaseCommit, Store } from "../core/store.ts";
 import type { Runtime } from "../engine/runtime.ts";
 
-type Verb = "reserve" | "settle" | "renew" | "read" | "sweep" | "reap";
+const verbs = [
+  "reserve",
+  "settle",
+  "renew",
+  "advance",
+  "transact",
+  "read",
+  "sweep",
+  "claimResumable",
+  "claimUnknown",
+  "resolve",
+  "audit",
+  "reap",
+] as const;
+
+type Verb = (typeof verbs)[number];
 
 /** What happens to one call: it works, it fails before or after it took effect, or it takes its time. */
 export type Fault =
@@ -24,7 +39,7 @@ export function faultyStore(options: {
   readonly choose: (verb: Verb) => Fault;
 }): FaultyStore {
   const { store, runtime } = options;
-  const calls: Record<Verb, number> = { reserve: 0, settle: 0, renew: 0, read: 0, sweep: 0, reap: 0 };
+  const calls = Object.fromEntries(verbs.map((verb) => [verb, 0])) as Record<Verb, number>;
 
   async function through<T>(verb: Verb, call: () => Promise<T>): Promise<T> {
     calls[verb] += 1;
@@ -45,6 +60,8 @@ export function faultyStore(options: {
     }
   }
 
+  // Binding loses the type of a generic method.
+  const transact = store.transact?.bind(store) as Store["transact"];
   return {
     name: `faulty ${store.name}`,
     capabilities: store.capabilities,
@@ -52,8 +69,24 @@ export function faultyStore(options: {
     reserve: (request) => through("reserve", () => store.reserve(request)),
     settle: (lease, settlement) => through("settle", () => store.settle(lease, settlement)),
     renew: (leases, leaseMs) => through("renew", () => store.renew(leases, leaseMs)),
+    advance: (lease, advance) => through("advance", () => store.advance(lease, advance)),
+    ...(transact === undefined
+      ? {}
+      : {
+          transact: <T>(
+            lease: Lease,
+            work: (tx: unknown) => T | Promise<T>,
+            commit: (result: T) => PhaseCommit,
+          ) => through("transact", () => transact(lease, work, commit)),
+        }),
+    ...(store.outbox === undefined ? {} : { outbox: store.outbox }),
     read: (id) => through("read", () => store.read(id)),
     sweep: (request) => through("sweep", () => store.sweep(request)),
+    claimResumable: (options) => through("claimResumable", () => store.claimResumable(options)),
+    claimUnknown: (options) => through("claimUnknown", () => store.claimUnknown(options)),
+    resolve: (id, fence, resolution, by) =>
+      through("resolve", () => store.resolve(id, fence, resolution, by)),
+    audit: (query) => through("audit", () => store.audit(query)),
     reap: (request) => through("reap", () => store.reap(request)),
     ...(store.watch === undefined ? {} : { watch: store.watch.bind(store) }),
     ...(store.onOwnershipLost === undefined ? {} : { onOwnershipLost: store.onOwnershipLost.bind(store) }),

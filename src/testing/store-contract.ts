@@ -1,14 +1,35 @@
 import assert from "node:assert/strict";
+import { acceptCases } from "./contract/accept.ts";
+import { auditCases } from "./contract/audit.ts";
+import { deadLetterCases } from "./contract/dead-letters.ts";
+import { halfDoneCases } from "./contract/half-done.ts";
 import type { ContractCase, StoreHarness } from "./contract/harness.ts";
+import { outboxCases } from "./contract/outbox.ts";
+import { progressCases } from "./contract/progress.ts";
+import { reconcileCases } from "./contract/reconcile.ts";
 import { reserveCases } from "./contract/reserve.ts";
 import { settleCases } from "./contract/settle.ts";
+import { transactCases } from "./contract/transact.ts";
 import { upkeepCases } from "./contract/upkeep.ts";
 
 /** Everything that a store must do, case by case. */
-export const storeContract: readonly ContractCase[] = [...reserveCases, ...settleCases, ...upkeepCases];
+export const storeContract: readonly ContractCase[] = [
+  ...reserveCases,
+  ...settleCases,
+  ...acceptCases,
+  ...progressCases,
+  ...halfDoneCases,
+  ...transactCases,
+  ...outboxCases,
+  ...deadLetterCases,
+  ...upkeepCases,
+  ...reconcileCases,
+  ...auditCases,
+];
 
 /**
- * Runs the whole contract against a store, with any test runner that has an `it`.
+ * Runs the whole contract against a store, with any test runner that has an `it`. A store with transactions also needs
+ * a `business` table, to see what commits with them.
  *
  * @example
  * ```ts
@@ -16,9 +37,9 @@ export const storeContract: readonly ContractCase[] = [...reserveCases, ...settl
  * runStoreContract({ it, open: async () => ({ store: myStore(), passTime: sleep, close: async () => {} }) });
  * ```
  */
-export function runStoreContract(options: {
+export function runStoreContract<Tx>(options: {
   readonly it: (name: string, run: () => Promise<void>) => unknown;
-  readonly open: () => Promise<StoreHarness>;
+  readonly open: () => Promise<StoreHarness<Tx>>;
   /** Names of cases that this store cannot keep, each with the reason. */
   readonly except?: Readonly<Record<string, string>>;
 }): void {

@@ -7,7 +7,9 @@ import {
   type LatchkeyEvent,
   type LatchkeyOptions,
   type PolicyInput,
+  type Store,
 } from "../../src/index.ts";
+import { memoryStore } from "../../src/stores/memory/store.ts";
 import type { Fault, FaultyStore } from "../../src/testing/index.ts";
 import { type Application, type Framework, type Handler, json, type Kind, portOf } from "./application.ts";
 import { type Answer, keptConnection, type OpenExchange, open, type Sending, send } from "./client.ts";
@@ -64,6 +66,8 @@ export interface SiteOptions {
   readonly latchkey?: Partial<Omit<LatchkeyOptions, "store">> & PolicyInput;
   /** The store's clock. */
   readonly clock?: () => number;
+  /** In place of one in memory that behaves as a server would. */
+  readonly store?: Store;
 }
 
 /** One run of one case: it starts applications and cleans up after them. */
@@ -71,6 +75,7 @@ export class Trial {
   readonly framework: Framework;
   readonly #sites: Site[] = [];
   readonly #strays: unknown[] = [];
+  readonly #closing: (() => void)[] = [];
   readonly #onStray = (error: unknown) => void this.#strays.push(error);
   readonly #onWarning = (warning: Error) => {
     if (warning.message !== this.expectedWarning) this.#strays.push(warning);
@@ -98,8 +103,14 @@ export class Trial {
     expect(this.#strays).toEqual([]);
   }
 
+  /** Called after every site is closed. */
+  onClose(run: () => void): void {
+    this.#closing.push(run);
+  }
+
   async close(): Promise<void> {
     await Promise.all(this.#sites.map((site) => site.close()));
+    for (const run of this.#closing) run();
     process.off("unhandledRejection", this.#onStray);
     process.off("uncaughtException", this.#onStray);
     process.off("warning", this.#onWarning);
@@ -141,7 +152,7 @@ export class Site {
   static async start(framework: Framework, options: SiteOptions): Promise<Site> {
     const { handler = () => json(201, { charged: 10 }), policy = {}, clock } = options;
     const faults = new Faults();
-    const store = serverLikeStore(faults, clock);
+    const store = serverLikeStore(faults, options.store ?? memoryStore(clock === undefined ? {} : { clock }));
     const latchkey = createLatchkey({ tenant: "single", ...options.latchkey, store });
     let count = () => {};
     const routes: Record<string, Handler> = {};

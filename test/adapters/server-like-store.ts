@@ -1,12 +1,11 @@
 import { type Runtime, systemRuntime } from "../../src/engine/runtime.ts";
 import type { Store, StoredResponse } from "../../src/index.ts";
-import { memoryStore } from "../../src/stores/memory/store.ts";
 import { type Fault, type FaultyStore, faultyStore } from "../../src/testing/index.ts";
 
-/** A store in memory that behaves as one on a server would, and fails when it is told to. */
-export function serverLikeStore(faults: Faults, clock: (() => number) | undefined): FaultyStore {
+/** A store that behaves as one on a server would, and fails when it is told to. */
+export function serverLikeStore(faults: Faults, store: Store): FaultyStore {
   return faultyStore({
-    store: asFromAServer(memoryStore(clock === undefined ? {} : { clock })),
+    store: asFromAServer(store),
     runtime: faults.runtime,
     choose: (verb) => faults.choose(verb),
   });
@@ -41,8 +40,15 @@ function asFromAServer(store: Store): Store {
       return { record: { ...record, response: windowOf(record.response) }, now };
     },
     renew: (leases, leaseMs) => store.renew(leases, leaseMs),
+    advance: (lease, advance) => store.advance(lease, advance),
     sweep: (options) => store.sweep(options),
     reap: (options) => store.reap(options),
+    claimResumable: (options) => store.claimResumable(options),
+    claimUnknown: (options) => store.claimUnknown(options),
+    resolve: (...question) => store.resolve(...question),
+    audit: (query) => store.audit(query),
+    ...(store.transact === undefined ? {} : { transact: store.transact.bind(store) }),
+    ...(store.outbox === undefined ? {} : { outbox: store.outbox }),
     ...(store.watch === undefined ? {} : { watch: store.watch.bind(store) }),
     close: () => store.close(),
   };

@@ -85,7 +85,10 @@ export function pausable(clock: ManualClock): Runtime & { pause(): void; resume(
 const capabilities = memoryStore().capabilities;
 
 export function arrival(policy: PolicyInput = {}, overrides: Partial<Arrival> = {}): Arrival {
-  const resolved: Policy = resolvePolicy({ ...capabilities, durability: "server" }, policy);
+  const resolved: Policy = resolvePolicy(
+    { ...capabilities, durability: "server", transactions: true },
+    policy,
+  );
   return { scope: "tenant", key: "key", fingerprint: "v1:a", policy: resolved, ...overrides };
 }
 

@@ -90,12 +90,23 @@ describe("duplicates in one process", () => {
     await running.settle(answered(201));
   });
 
-  it("under accept they are told where to ask", async () => {
-    const engine = cluster().engine();
-    const policy = arrival({ onInFlight: "accept" });
-    const running = execution(await engine.arrive(policy));
+  it("under accept they are told where to ask, before a worker executes it, while it does and after it died", async () => {
+    const { clock, engine: start } = cluster();
+    const engine = start();
+    const policy = arrival({ onInFlight: "accept", onCrash: "retry" });
     expect((await engine.arrive(policy)).kind).toBe("accepted");
+    expect((await engine.arrive(policy)).kind).toBe("accepted");
+    const worker = start();
+    execution(await worker.arrive({ ...policy, isClaim: true }));
+    expect((await engine.arrive(policy)).kind).toBe("accepted");
+    expect((await worker.arrive(policy)).kind).toBe("accepted");
+    worker.close();
+    await clock.advance(leaseMs + 1);
+    expect((await engine.arrive(policy)).kind).toBe("accepted");
+    const running = execution(await engine.arrive({ ...policy, isClaim: true }));
+    expect(running.attempt).toBe(2);
     await running.settle(answered(201));
+    expect((await engine.arrive(policy)).kind).toBe("replay");
   });
 
   it("nothing is remembered once a request is settled", async () => {
@@ -116,9 +127,14 @@ const withoutPush = (clock: { now(): number }) => {
     reserve: store.reserve.bind(store),
     settle: store.settle.bind(store),
     renew: store.renew.bind(store),
+    advance: store.advance.bind(store),
     read: store.read.bind(store),
     sweep: store.sweep.bind(store),
     reap: store.reap.bind(store),
+    claimResumable: store.claimResumable.bind(store),
+    claimUnknown: store.claimUnknown.bind(store),
+    resolve: store.resolve.bind(store),
+    audit: store.audit.bind(store),
     close: store.close.bind(store),
   };
 };

@@ -16,9 +16,9 @@ describe("events", () => {
         throw new Error("a listener rejected");
       });
       const stop = events.subscribe(({ type }) => heard.push(type));
-      events.emit({ type: "swept", unknown: 0, retryable: 0 });
+      events.emit({ type: "swept", unknown: 0, retryable: 0, unclaimed: 0 });
       stop();
-      events.emit({ type: "swept", unknown: 0, retryable: 0 });
+      events.emit({ type: "swept", unknown: 0, retryable: 0, unclaimed: 0 });
       expect(heard).toEqual(["swept"]);
       while (warnings.length < 4) await new Promise((resolve) => setImmediate(resolve));
       expect(new Set(warnings)).toEqual(new Set(["a listener threw", "a listener rejected"]));

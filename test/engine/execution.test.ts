@@ -76,6 +76,13 @@ describe("one execution", () => {
     expect((await engine.arrive(policy)).kind).toBe("execute");
     expect(() => running.retainFor(0)).toThrow(RangeError);
   });
+
+  it("but not for less than the route says where late arrivals are refused, or a retry could run in between", async () => {
+    const { clock, engine: start } = cluster();
+    const running = execution(await start().arrive(arrival({ retentionMs: 60_000, lateArrivals: "reject" })));
+    running.retainFor(1000);
+    expect(await running.settle(answered(201))).toMatchObject({ expiresAt: clock.now() + 60_000 });
+  });
 });
 
 describe("the lease", () => {

@@ -3,12 +3,13 @@ import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import Database from "libsql";
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { idempotent, statusResource } from "../../src/adapters/node.ts";
 import type { Store } from "../../src/core/store.ts";
 import { systemRuntime } from "../../src/engine/runtime.ts";
-import { createLatchkey, type Latchkey, type LatchkeyOptions } from "../../src/index.ts";
+import { createLatchkey, type Latchkey, type LatchkeyOptions, type Operation } from "../../src/index.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { migrate, postgresStore } from "../../src/stores/postgres/store.ts";
 import { sqliteStore } from "../../src/stores/sqlite/store.ts";
@@ -32,12 +33,40 @@ beforeAll(async () => {
   database = await freshDatabase();
   pool = new pg.Pool({ connectionString: database.url });
   await migrate(pool);
+  await pool.query("CREATE TABLE business (row text NOT NULL)");
+  const sqlite = new Database(join(folder, "latchkey.db"));
+  sqlite.exec("CREATE TABLE business (row TEXT NOT NULL)");
+  sqlite.close();
 });
 afterAll(async () => {
   await pool.end();
   await database.drop();
   rmSync(folder, { recursive: true, force: true });
 });
+
+/** A business table in the database of the records, on either store. */
+async function writeRow(tx: unknown, text: string): Promise<void> {
+  if (isSqlite(tx)) tx.prepare("INSERT INTO business (row) VALUES (?)").run(text);
+  else await (tx as pg.PoolClient).query("INSERT INTO business (row) VALUES ($1)", [text]);
+}
+
+async function rowsOf(store: Store, key: string): Promise<string[]> {
+  const sqlite = new Database(join(folder, "latchkey.db"));
+  try {
+    const like = `${key} %`;
+    const rows =
+      store.name === "sqlite"
+        ? (sqlite.prepare("SELECT row FROM business WHERE row LIKE ?").all(like) as { row: string }[])
+        : (await pool.query<{ row: string }>("SELECT row FROM business WHERE row LIKE $1", [like])).rows;
+    return rows.map(({ row }) => row);
+  } finally {
+    sqlite.close();
+  }
+}
+
+function isSqlite(tx: unknown): tx is Database.Database {
+  return typeof (tx as { prepare?: unknown }).prepare === "function";
+}
 
 interface Running {
   readonly latchkey: Latchkey;
@@ -249,6 +278,36 @@ describe.each(Object.entries(stores))("on %s", (storeName, open) => {
     expect(await (await other.post(wanted)).text()).toBe(await taken?.text());
   });
 
+  it.runIf(storeName !== "memory")("invariant 5: not the business tables either, through %s", async () => {
+    const stale = createLatchkey({ store: open(), tenant: "single", leaseMs, onCrash: "resume" });
+    const other = createLatchkey({ store: open(), tenant: "single", leaseMs, onCrash: "resume" });
+    const request = { tenant: "acme", key: key("five-business") };
+    const write = (op: Operation, who: string) =>
+      op.atomic("written", async (tx) => {
+        await op.enqueue(tx, "invariant-5", who);
+        await writeRow(tx, `${request.key} ${who}`);
+        return who;
+      });
+    const proceed = deferred();
+    const lost = stale.run(request, async (op) => {
+      stale.engine.close(); // No heartbeat any more: as good as frozen.
+      await proceed.promise;
+      return write(op, "stale");
+    });
+    let taken: unknown;
+    await until(async () => {
+      taken = await other.run(request, (op) => write(op, "fresh")).catch(() => undefined);
+      return taken !== undefined;
+    });
+    proceed.resolve();
+    await expect(lost).rejects.toMatchObject({ code: "lease-lost" });
+    expect(await rowsOf(other.store, request.key)).toEqual([`${request.key} fresh`]);
+    const messages = await other.store.outbox?.claim({ owner: "test", limit: 10, leaseMs: 1 });
+    expect(messages?.map(({ payload }) => payload)).toEqual(['"fresh"']);
+    await other.close();
+    await stale.close();
+  });
+
   it("invariant 6: a key is never wedged, whatever its owner's death means", async () => {
     for (const onCrash of storeName === "memory"
       ? (["reconcile", "retry"] as const)
@@ -306,10 +365,15 @@ describe.each(Object.entries(stores))("on %s", (storeName, open) => {
     expect(open503.executions).toBe(1);
   });
 
-  it("invariant 9: the reaper never deletes what is in progress or unknown", async () => {
+  it("invariant 9: the reaper never deletes what is in progress, pending or unknown", async () => {
     const store = open();
     const running = deferred();
-    const wanted = { progress: key("nine-progress"), unknown: key("nine-unknown"), done: key("nine-done") };
+    const wanted = {
+      progress: key("nine-progress"),
+      pending: key("nine-pending"),
+      unknown: key("nine-unknown"),
+      done: key("nine-done"),
+    };
     const slow = await serve({ store, retentionMs: 1 }, (res) => running.promise.then(() => answer(res, 1)));
     const first = slow.post(wanted.progress);
     await until(() => slow.executions === 1);
@@ -319,10 +383,13 @@ describe.each(Object.entries(stores))("on %s", (storeName, open) => {
     await failing.post(wanted.unknown);
     const done = await serve({ store, retentionMs: 1 });
     await done.post(wanted.done);
-    await new Promise((resolve) => setTimeout(resolve, 20)); // Past the retention of all three.
+    const accepting = await serve({ store, retentionMs: 1, onInFlight: "accept" });
+    expect((await accepting.post(wanted.pending)).status).toBe(202);
+    await new Promise((resolve) => setTimeout(resolve, 20)); // Past the retention of all four.
     while ((await slow.latchkey.reap()).deleted > 0);
     const state = async (name: string) => (await store.read({ scope: "acme", key: name })).record?.state;
     expect(await state(wanted.progress)).toBe("in_progress");
+    expect(await state(wanted.pending)).toBe("pending");
     expect(await state(wanted.unknown)).toBe("unknown");
     expect(await state(wanted.done)).toBeUndefined();
     running.resolve();

@@ -18,10 +18,15 @@ const forbidden = [
   ["http", "../stores/sqlite/store.ts"],
   ["adapters", "../stores/memory/store.ts"],
   ["testing", "../stores/memory/store.ts"],
+  ["workers", "../stores/memory/store.ts"],
+  ["workers", "../adapters/express.ts"],
+  ["http", "../workers/workers.ts"],
+  ["engine", "../operation/operation.ts"],
 ] as const;
 const allowed = [
   ["adapters", "../http/gate.ts"],
   ["http", "../engine/engine.ts"],
+  ["workers", "../http/stored-request.ts"],
   ["stores/memory", "../../core/store.ts"],
 ] as const;
 

@@ -111,7 +111,7 @@ async function simulate(seed: number, policyInput: PolicyInput): Promise<Run> {
   await clock.advance(spanMs);
   calm = true;
   await clock.advance(20 * leaseMs);
-  await memory.sweep({ limit: 1000 });
+  await memory.sweep({ limit: 1000, unclaimed: { kind: "omitted", status: 408, bodyBytes: 0 } });
 
   const finalStates = new Map<string, string>();
   for (let index = 0; index < keys; index += 1) {

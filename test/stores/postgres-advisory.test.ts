@@ -1,9 +1,9 @@
 import type pg from "pg";
 import { afterEach, expect, it } from "vitest";
 import type { ReserveRequest, Store } from "../../src/core/store.ts";
-import * as statements from "../../src/stores/postgres/statements.ts";
+import * as statements from "../../src/stores/postgres/statements/records.ts";
 import { postgresStore } from "../../src/stores/postgres/store.ts";
-import { again, complete, eventually, leaseOf, request, useDatabase } from "./postgres-support.ts";
+import { again, complete, eventually, leaseOf, request, unclaimed, useDatabase } from "./postgres-support.ts";
 
 const database = useDatabase();
 const cleanUp: (() => Promise<unknown>)[] = [];
@@ -89,11 +89,15 @@ it("a reader and the sweeper see the end of a session, and leave live ones alone
   await leaseOf(dying.store, dead);
   await leaseOf(living.store, alive);
   // What other tests have left behind.
-  await living.store.sweep({ limit: 100 });
+  await living.store.sweep({ limit: 100, unclaimed });
   await dying.kill();
   const { record, now } = await living.store.read(dead);
   expect(record?.state === "in_progress" && record.leaseUntil <= now).toBe(true);
-  expect(await living.store.sweep({ limit: 100 })).toEqual({ unknown: 0, retryable: 1 });
+  expect(await living.store.sweep({ limit: 100, unclaimed })).toEqual({
+    unknown: 0,
+    retryable: 1,
+    unclaimed: 0,
+  });
   expect((await living.store.read(dead)).record?.state).toBe("failed_retryable");
   const other = await living.store.read(alive);
   expect(other.record?.state === "in_progress" && other.record.leaseUntil > other.now).toBe(true);

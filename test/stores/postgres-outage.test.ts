@@ -6,7 +6,7 @@ import type { Store } from "../../src/core/store.ts";
 import type { Query } from "../../src/stores/postgres/database.ts";
 import { pgDatabase } from "../../src/stores/postgres/pg.ts";
 import { Sessions, type SessionTiming } from "../../src/stores/postgres/session.ts";
-import { pingSession } from "../../src/stores/postgres/statements.ts";
+import { pingSession } from "../../src/stores/postgres/statements/sessions.ts";
 import { migrate, postgresStore } from "../../src/stores/postgres/store.ts";
 import { type PostgresServer, startPostgres, type TestDatabase } from "../support/postgres-server.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";

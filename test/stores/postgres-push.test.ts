@@ -3,9 +3,10 @@ import postgres from "postgres";
 import { afterEach, expect, it } from "vitest";
 import type { RecordId } from "../../src/core/record.ts";
 import type { Store } from "../../src/core/store.ts";
-import * as statements from "../../src/stores/postgres/statements.ts";
+import * as statements from "../../src/stores/postgres/statements/sessions.ts";
+import { recordName } from "../../src/stores/postgres/statements/sql.ts";
 import { postgresStore } from "../../src/stores/postgres/store.ts";
-import { again, complete, eventually, leaseOf, request, useDatabase } from "./postgres-support.ts";
+import { again, complete, eventually, leaseOf, request, unclaimed, useDatabase } from "./postgres-support.ts";
 
 const database = useDatabase();
 const cleanUp: (() => Promise<unknown>)[] = [];
@@ -89,7 +90,7 @@ it("nothing is told about records for which nobody waits", async () => {
   await store.settle(ignored, complete);
   await store.settle(awaited, complete);
   await eventually(() => heard.length > 0);
-  expect(heard).toEqual([statements.recordName(awaited)]);
+  expect(heard).toEqual([recordName(awaited)]);
   await ear.end();
 });
 
@@ -108,7 +109,7 @@ it("the death of an owner wakes waiters, whether a request or the sweeper finds 
   const store = listening();
   for (const discover of [
     (id: ReturnType<typeof request>) => store.reserve(again(id)),
-    () => store.sweep({ limit: 1000 }),
+    () => store.sweep({ limit: 1000, unclaimed }),
   ]) {
     // The name of a record is made in SQL too, and must be the same for any text.
     const first = request({ leaseMs: 0, scope: "ten\\ant ☃ 🙂", key: `'key" ☃ 🙂 ${discover}` });

@@ -3,13 +3,18 @@ import postgres from "postgres";
 import { beforeAll, describe, expect, it } from "vitest";
 import { decide } from "../../src/core/decide.ts";
 import { ConfigError, StoreError } from "../../src/core/errors.ts";
+import { encodeProgress, type Progress } from "../../src/core/phase.ts";
 import type { OnCrash, RecordState } from "../../src/core/record.ts";
-import type { Store } from "../../src/core/store.ts";
-import { crashed, reserved } from "../../src/core/transition.ts";
-import * as statements from "../../src/stores/postgres/statements.ts";
+import type { ReserveMode, Store } from "../../src/core/store.ts";
+import { accepted, crashed, reserved } from "../../src/core/transition.ts";
+import { auditTrail } from "../../src/stores/postgres/statements/audit.ts";
+import { advance, phase } from "../../src/stores/postgres/statements/phases.ts";
+import { reapDeleting, reapMarking } from "../../src/stores/postgres/statements/reaping.ts";
+import * as statements from "../../src/stores/postgres/statements/records.ts";
+import * as upkeep from "../../src/stores/postgres/statements/upkeep.ts";
 import { postgresStore } from "../../src/stores/postgres/store.ts";
 import { freshDatabase } from "../support/database.ts";
-import { again, complete, leaseOf, request, useDatabase } from "./postgres-support.ts";
+import { again, complete, leaseOf, request, unclaimed, useDatabase } from "./postgres-support.ts";
 
 const database = useDatabase();
 let pool: pg.Pool;
@@ -97,22 +102,33 @@ describe("what a request costs", () => {
       FROM generate_series(1, 20000) AS n`);
     await database.query("ANALYZE latchkey_records");
     const id = ["crowd", "77"];
+    const held = [...id, 1, "somebody"];
+    const reserving = [...id, "v1:first", "retry", "me", null, 1, 1, "in_progress", "route", null, null, 1];
+    const response = [200, "{}", Buffer.of(1)];
     const plans = {
-      reserve: [statements.reserve, [...id, "v1:first", "retry", "me", null, 1, 1]],
-      takeOver: [
-        statements.takeOver,
-        [...id, "v1:first", "retry", "me", null, 1, 1, 1, "in_progress", false],
+      reserve: [statements.reserve, reserving],
+      takeOver: [statements.takeOver, [...reserving, 1, "in_progress", false, 2, "me", "why"]],
+      suspendCrashed: [statements.suspendCrashed, [...held, "reason", "name", "me"]],
+      complete: [statements.complete, [...held, ...response, 1, "name"]],
+      giveUpLease: [statements.giveUpLease, [...held, "unknown", "reason", null, null, 1, "name"]],
+      advance: [advance, [...held, "{}", "resume"]],
+      phase: [
+        phase({ completes: true, enqueues: true }),
+        [...held, "mark", "{}", "resume", ...response, 1, "name", "[]"],
       ],
-      settle: [
-        statements.settle,
-        [...id, 1, "somebody", "completed", null, 200, "{}", Buffer.of(1), 1, null, "name"],
+      resolve: [
+        upkeep.resolve,
+        [...id, 1, "me", "why", "completed", 1, null, false, null, ...response, "name"],
       ],
+      claimResumable: [upkeep.claimResumable, [10, 1, 1, 20, 3, "me", "why"]],
+      claimUnknown: [upkeep.claimUnknown, [10, 1, 1, 20]],
+      audit: [auditTrail({ before: false, scope: true, key: true }), [10, ...id]],
       renew: [statements.renew, ["{crowd}", "{77}", "{1}", "{somebody}", 1]],
       read: [statements.read, id],
       watch: [statements.watch, id],
-      sweep: [statements.sweep, [10, "reason", 1]],
-      reapDeleting: [statements.reapDeleting, [10]],
-      reapMarking: [statements.reapMarking, [10]],
+      sweep: [upkeep.sweep, [10, "reason", "me", "why", "why not", ...response]],
+      reapDeleting: [reapDeleting(), [10, null]],
+      reapMarking: [reapMarking, [10, 1]],
     } as const;
     for (const [name, [text, values]] of Object.entries(plans)) {
       const rows = await database.query<{ "QUERY PLAN": string }>(`EXPLAIN ${text}`, [...values]);
@@ -130,6 +146,8 @@ describe("every record that there can be", () => {
     retention: "running" | "over";
     onCrash: OnCrash;
     fingerprint: "same" | "other";
+    waitsForWorker: boolean;
+    mode: ReserveMode;
   }
 
   const founds: Found[] = [];
@@ -145,7 +163,16 @@ describe("every record that there can be", () => {
       for (const retention of ["running", "over"] as const)
         for (const onCrash of ["reconcile", "resume", "retry"] as const)
           for (const fingerprint of ["same", "other"] as const)
-            founds.push({ state, owner, retention, onCrash, fingerprint });
+            for (const mode of ["execute", "accept", "claim"] as const)
+              for (const waitsForWorker of mayWaitForWorker(state))
+                founds.push({ state, owner, retention, onCrash, fingerprint, waitsForWorker, mode });
+
+  function mayWaitForWorker(state: RecordState): readonly boolean[] {
+    if (state === "pending") return [true];
+    return state === "failed_retryable" ? [true, false] : [false];
+  }
+
+  const written: Progress = [{ kind: "atomic", name: "first", result: '{"id":1}' }];
 
   /** Writes the record past the store. */
   async function insert(id: { scope: string; key: string }, found: Found): Promise<void> {
@@ -155,23 +182,30 @@ describe("every record that there can be", () => {
     await database.query(
       `INSERT INTO latchkey_records (
          scope, key, state, fingerprint, fence, on_crash, owner, lease_until, reconcile_after, reason,
-         response_status, response_head, completed_at, created_at, expires_at)
+         response_status, response_head, completed_at, created_at, expires_at, route, progress, resume_after)
        VALUES (
          $1, $2, $3, 'v1:same', 7, $4, 'somebody',
          ${only("in_progress", found.owner === "alive" ? future : past)},
          ${only("unknown", future)},
          ${["unknown", "failed_retryable"].includes(found.state) ? "'a reason'" : "NULL"},
          ${only("completed", "200")}, ${only("completed", `'{"v":1,"headers":[]}'`)}, ${only("completed", past)},
-         ${past}, ${found.retention === "running" ? future : past})`,
+         ${past}, ${found.retention === "running" ? future : past}, 'a route',
+         '${encodeProgress(written)}', ${found.waitsForWorker ? past : "NULL"})`,
       [id.scope, id.key, found.state, found.onCrash],
     );
   }
 
   it.each(founds)(
-    "$state, $owner owner, retention $retention, $onCrash, $fingerprint fingerprint",
+    "$state, $owner owner, retention $retention, $onCrash, $fingerprint fingerprint, waits $waitsForWorker, $mode",
     async (found) => {
       // The policy of the request that comes now differs from the one that the record was made under.
-      const arriving = request({ fingerprint: `v1:${found.fingerprint}`, onCrash: "resume" });
+      const { mode } = found;
+      const arriving = request({
+        fingerprint: `v1:${found.fingerprint}`,
+        onCrash: "resume",
+        route: "new",
+        mode,
+      });
       await insert(arriving, found);
       const { record, now } = await store.read(arriving);
       const decision = decide(record, arriving, now);
@@ -181,20 +215,27 @@ describe("every record that there can be", () => {
       switch (decision.kind) {
         case "execute": {
           const { scope, key, owner } = arriving;
-          const { fence } = decision;
-          expect(answer).toEqual({
+          const { fence, progress, createdAt } = decision;
+          expectSoonAfter(answer, {
             kind: "execute",
             after: decision.after,
             lease: { scope, key, owner, fence },
+            progress,
+            createdAt,
           });
           const isNewUse = decision.after === "expired";
           const expected = reserved(record, arriving, { fence, isNewUse }, now);
           expectSoonAfter(after.record, expected);
           return;
         }
+        case "accept":
+          expect(answer).toEqual({ kind: "pending" });
+          expectSoonAfter(after.record, accepted(record, arriving, decision, now));
+          return;
         case "suspend":
-          expect(answer).toEqual({ kind: "unknown", retryAfterMs: 0, discovered: true });
-          expectSoonAfter(after.record, crashed(decision.record, now));
+          // What the record was made under, not what the request that came now says.
+          expect(answer).toEqual({ kind: "unknown", retryAfterMs: 30_000, discovered: true });
+          expectSoonAfter(after.record, crashed(decision.record, now, { isRequestKept: false }));
           return;
         case "inFlight":
         case "unknown":
@@ -210,13 +251,15 @@ describe("every record that there can be", () => {
     },
   );
 
+  const counts = new Set(["fence", "reconcileAttempts", "claims", "reconcileAfterMs"]);
+
   /** Equal but for times, which are in hours here and may be off by the second that the statements took. */
   function expectSoonAfter(actual: unknown, expected: object): void {
     const numbers = Object.entries(expected).filter(([, value]) => typeof value === "number");
     expect(actual).toEqual({
       ...expected,
       ...Object.fromEntries(
-        numbers.map(([name, value]) => [name, expect.closeTo(value, name === "fence" ? 0 : -3.3)]),
+        numbers.map(([name, value]) => [name, counts.has(name) ? value : expect.closeTo(value, -3.3)]),
       ),
     });
   }
@@ -331,7 +374,7 @@ it("the sweeper and the reaper pass by what others hold", async () => {
   const holder = await pool.connect();
   await holder.query("BEGIN");
   await holder.query("SELECT FROM latchkey_records WHERE scope = 'held' FOR UPDATE");
-  await store.sweep({ limit: 1000 });
+  await store.sweep({ limit: 1000, unclaimed });
   await store.reap({ limit: 1000, expiry: "soft" });
   await store.reap({ limit: 1000, expiry: "delete" });
   await holder.query("ROLLBACK");
@@ -340,9 +383,30 @@ it("the sweeper and the reaper pass by what others hold", async () => {
   const states = async () =>
     Promise.all([dead, over, kept].map(async (id) => (await store.read(id)).record?.state ?? "absent"));
   expect(await states()).toEqual(["in_progress", "completed", "expired"]);
-  await store.sweep({ limit: 1000 });
+  await store.sweep({ limit: 1000, unclaimed });
   await store.reap({ limit: 1000, expiry: "delete" });
   expect(await states()).toEqual(["unknown", "absent", "absent"]);
+});
+
+it("the reaper turns back to what others held when it came by", async () => {
+  const reaper = postgresStore(pool);
+  const reapOne = async () => (await reaper.reap({ limit: 1, expiry: "delete" })).deleted;
+  while ((await reapOne()) > 0);
+  const held = request({ scope: "turning back" });
+  for (const each of [held, request(), request()]) {
+    await store.settle(await leaseOf(store, each), { ...complete, retentionMs: 0 });
+    await database.query(
+      "UPDATE latchkey_records SET expires_at = now() - $3::int * interval '1 hour' WHERE scope = $1 AND key = $2",
+      [each.scope, each.key, each === held ? 2 : 1],
+    );
+  }
+  const holder = await pool.connect();
+  await holder.query("BEGIN");
+  await holder.query("SELECT FROM latchkey_records WHERE scope = $1 FOR UPDATE", [held.scope]);
+  expect([await reapOne(), await reapOne()]).toEqual([1, 1]);
+  await holder.query("ROLLBACK");
+  holder.release();
+  expect([await reapOne(), await reapOne()]).toEqual([1, 0]);
 });
 
 it("a retention without an end lasts for a thousand years", async () => {

@@ -2,7 +2,8 @@ import pg from "pg";
 import { afterAll, beforeAll } from "vitest";
 import type { StoredResponse } from "../../src/core/response.ts";
 import type { Lease, ReserveRequest, Settlement, Store } from "../../src/core/store.ts";
-import { migrate } from "../../src/stores/postgres/store.ts";
+import { migrate, type PostgresClient, type TransactionOf } from "../../src/stores/postgres/store.ts";
+import type { Business } from "../../src/testing/contract/harness.ts";
 import { freshDatabase } from "../support/database.ts";
 import type { TestDatabase } from "../support/postgres-server.ts";
 
@@ -52,6 +53,10 @@ export function request(overrides: Partial<ReserveRequest> = {}): ReserveRequest
     leaseMs: 60_000,
     retentionMs: 60_000,
     onCrash: "reconcile",
+    reconcileAfterMs: 0,
+    mode: "execute",
+    route: undefined,
+    request: undefined,
     ...overrides,
   };
 }
@@ -75,7 +80,28 @@ export const response: StoredResponse = {
   body: new TextEncoder().encode("done"),
 };
 
+/** What an accepted request gets that nobody executed. */
+export const unclaimed: StoredResponse = { ...response, status: 408 };
+
 export const complete = { kind: "complete", response, retentionMs: 60_000 } satisfies Settlement;
+
+type Transaction = TransactionOf<PostgresClient>;
+
+/** Sends a statement through whatever a phase was handed. */
+export async function send(tx: Transaction, text: string, values: string[] = []): Promise<readonly object[]> {
+  return "unsafe" in tx ? tx.unsafe(text, values) : (await tx.query(text, values)).rows;
+}
+
+/** An application's own table, beside Latchkey's. */
+export async function businessTable(client: PostgresClient): Promise<Business<Transaction>> {
+  const query = (text: string) =>
+    "unsafe" in client ? client.unsafe(text) : client.query(text, []).then(({ rows }) => rows);
+  await query("CREATE TABLE IF NOT EXISTS business (id text PRIMARY KEY)");
+  return {
+    insert: (tx, id) => send(tx, "INSERT INTO business (id) VALUES ($1)", [id]),
+    ids: async () => [...(await query("SELECT id FROM business"))].map((row) => (row as { id: string }).id),
+  };
+}
 
 /** Asks until the answer is yes. */
 export async function eventually(asked: () => Promise<boolean> | boolean, timeoutMs = 5_000): Promise<void> {

@@ -6,6 +6,7 @@ import type { PostgresClient } from "../../src/stores/postgres/database.ts";
 import { migrate, type PostgresStoreOptions, postgresStore } from "../../src/stores/postgres/store.ts";
 import { runStoreContract } from "../../src/testing/index.ts";
 import { freshDatabase } from "../support/database.ts";
+import { businessTable } from "./postgres-support.ts";
 
 interface Subject {
   readonly open: (url: string) => { readonly client: PostgresClient; end(): Promise<unknown> };
@@ -27,6 +28,7 @@ for (const [name, subject] of Object.entries(subjects)) {
   // Each subject has a database of its own, and the cases mostly wait for leases to run out: all subjects at once.
   describe.concurrent(name, () => {
     let client: PostgresClient;
+    let business: Awaited<ReturnType<typeof businessTable>>;
     const cleanUp: (() => Promise<unknown>)[] = [];
 
     beforeAll(async () => {
@@ -35,6 +37,7 @@ for (const [name, subject] of Object.entries(subjects)) {
       cleanUp.push(opened.end, database.drop);
       client = opened.client;
       await migrate(client);
+      business = await businessTable(client);
     });
 
     afterAll(async () => {
@@ -46,7 +49,12 @@ for (const [name, subject] of Object.entries(subjects)) {
       it: it.sequential,
       async open() {
         const store = postgresStore(client, subject.options);
-        return { store, passTime: async (ms) => void (await sleep(ms)), close: () => store.close() };
+        return {
+          store,
+          passTime: async (ms) => void (await sleep(ms)),
+          business,
+          close: () => store.close(),
+        };
       },
     });
   });

@@ -1,26 +1,47 @@
+import { type AuditEntry, type AuditQuery, auditActors, auditReasons } from "../../core/audit.ts";
 import { answerOf, decide, isAnswer } from "../../core/decide.ts";
-import { type IdempotencyRecord, type RecordId, recordIdText } from "../../core/record.ts";
+import {
+  type FailedRetryableRecord,
+  type IdempotencyRecord,
+  type RecordId,
+  recordIdText,
+  type UnknownRecord,
+} from "../../core/record.ts";
+import type { StoredResponse } from "../../core/response.ts";
 import type {
+  Advance,
   Capabilities,
+  ClaimOptions,
   Expiry,
   Lease,
   ReapCounts,
   RenewAnswer,
   Reservation,
   ReserveRequest,
+  Resolution,
+  ResolveAnswer,
+  Resumable,
+  ResumableClaim,
   SettleAnswer,
   Settlement,
   Store,
   SweepCounts,
   Unwatch,
 } from "../../core/store.ts";
+import type { StoredRequest } from "../../core/stored-request.ts";
 import {
+  abandoned,
+  accepted,
+  backoffMs,
   crashed,
-  crashReconcileAfterMs,
+  crashReason,
   expired,
+  gaveUp,
   reserved,
+  resolved,
   settled,
   settledStates,
+  unclaimed,
 } from "../../core/transition.ts";
 import { Watchers } from "../watchers.ts";
 
@@ -47,6 +68,8 @@ class MemoryStore implements Store {
     responseBytesMax: Number.MAX_SAFE_INTEGER,
   };
   readonly #entries = new Map<string, Entry>();
+  readonly #audit: AuditEntry[] = [];
+  #audited = 0;
   readonly #watchers = new Watchers();
   readonly #clock: () => number;
 
@@ -56,19 +79,35 @@ class MemoryStore implements Store {
 
   async reserve(request: ReserveRequest): Promise<Reservation> {
     const now = this.#clock();
-    const record = this.#get(request);
+    const entry = this.#entries.get(recordIdText(request));
+    const record = entry?.record;
     const decision = decide(record, request, now);
     if (isAnswer(decision)) return answerOf(decision);
     switch (decision.kind) {
       case "execute": {
         const { scope, key, owner } = request;
-        const { fence, after } = decision;
-        this.#put(reserved(record, request, { fence, isNewUse: after === "expired" }, now), owner);
-        return { kind: "execute", after, lease: { scope, key, fence, owner } };
+        const { fence, after, progress, createdAt } = decision;
+        const isNewUse = after === "expired";
+        const next = reserved(record, request, { fence, isNewUse }, now);
+        if (after === "failed_retryable" || after === "crash") this.#auditAgain(record, next, owner);
+        this.#put(next, {
+          lastOwner: owner,
+          request: isNewUse ? request.request : keptRequest(entry, request),
+        });
+        return { kind: "execute", after, progress, createdAt, lease: { scope, key, fence, owner } };
+      }
+      case "accept": {
+        const next = accepted(record, request, decision, now);
+        if (!decision.isNewUse) this.#auditAgain(record, next, request.owner);
+        this.#put(next, { request: request.request });
+        return { kind: "pending" };
       }
       case "suspend":
-        this.#put(crashed(decision.record, now));
-        return { kind: "unknown", retryAfterMs: crashReconcileAfterMs, discovered: true };
+        this.#move(decision.record, crashed(decision.record, now, { isRequestKept: false }), {
+          by: request.owner,
+          reason: crashReason,
+        });
+        return { kind: "unknown", retryAfterMs: decision.record.reconcileAfterMs, discovered: true };
       default:
         return decision satisfies never;
     }
@@ -82,7 +121,11 @@ class MemoryStore implements Store {
     const { record } = entry;
     if (record.state === "in_progress") {
       const next = settled(record, settlement, this.#clock());
-      this.#put(next, lease.owner);
+      if (settlement.kind === "complete") this.#put(next, { lastOwner: lease.owner });
+      else {
+        this.#write(record, next, { by: lease.owner, reason: settlement.reason });
+        this.#put(next, { lastOwner: lease.owner, request: entry.request });
+      }
       return { kind: "settled", expiresAt: next.expiresAt };
     }
     // The same lease may say the same thing twice: its first word may have been heard, and the answer lost.
@@ -93,32 +136,109 @@ class MemoryStore implements Store {
 
   async renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]> {
     const now = this.#clock();
-    return leases.map((lease) => {
-      const record = this.#get(lease);
-      if (record?.state !== "in_progress" || record.fence !== lease.fence || record.owner !== lease.owner)
-        return "lost";
-      this.#put({ ...record, leaseUntil: now + leaseMs }, lease.owner);
-      return "held";
-    });
+    return leases.map((lease) => this.#change(lease, { leaseUntil: now + leaseMs }));
+  }
+
+  async advance(lease: Lease, { progress, onCrash }: Advance): Promise<RenewAnswer> {
+    return this.#change(lease, { progress, onCrash });
   }
 
   async read(id: RecordId) {
     return { record: this.#get(id), now: this.#clock() };
   }
 
-  async sweep(options: { readonly limit: number }): Promise<SweepCounts> {
+  async sweep(options: { readonly limit: number; readonly unclaimed: StoredResponse }): Promise<SweepCounts> {
     const now = this.#clock();
-    let unknown = 0;
-    let retryable = 0;
-    for (const { record } of this.#entries.values()) {
-      if (unknown + retryable >= options.limit) break;
-      if (record.state !== "in_progress" || record.leaseUntil > now) continue;
-      const next = crashed(record, now);
-      this.#put(next);
-      if (next.state === "unknown") unknown += 1;
-      else retryable += 1;
+    const counts = { unknown: 0, retryable: 0, unclaimed: 0 };
+    const by = auditActors.sweeper;
+    let left = options.limit;
+    for (const { record, request } of this.#entries.values()) {
+      if (left === 0) break;
+      if (record.state === "in_progress" && record.leaseUntil <= now) {
+        const next = crashed(record, now, { isRequestKept: request !== undefined });
+        this.#move(record, next, { by, reason: crashReason });
+        counts[next.state === "unknown" ? "unknown" : "retryable"] += 1;
+      } else if (record.state === "pending" && record.expiresAt <= now) {
+        this.#move(record, unclaimed(record, options.unclaimed, now), { by, reason: auditReasons.unclaimed });
+        counts.unclaimed += 1;
+      } else if (isAbandoned(record, now)) {
+        this.#move(record, abandoned(record, now), { by, reason: auditReasons.abandoned });
+        counts.unknown += 1;
+      } else continue;
+      left -= 1;
     }
-    return { unknown, retryable };
+    return counts;
+  }
+
+  async claimResumable(options: ClaimOptions): Promise<ResumableClaim> {
+    const now = this.#clock();
+    const claimed: Resumable[] = [];
+    let givenUp = 0;
+    for (const { record, request, lastOwner } of this.#entries.values()) {
+      if (claimed.length + givenUp >= options.limit) break;
+      if (record.state !== "pending" && record.state !== "failed_retryable") continue;
+      if (request === undefined || record.resumeAfter === undefined || record.resumeAfter > now) continue;
+      if (record.state === "pending" && record.expiresAt <= now) continue;
+      if (
+        record.state === "failed_retryable" &&
+        Math.max(record.fence, record.claims) >= options.attemptsMax
+      ) {
+        this.#move(record, gaveUp(record, now), {
+          by: auditActors.completer,
+          reason: auditReasons.gaveUp,
+        });
+        givenUp += 1;
+        continue;
+      }
+      const { claims, fence } = record;
+      const resumeAfter = now + backoffMs(options.backoff, fence + claims);
+      const next = { ...record, claims: claims + 1, resumeAfter };
+      this.#put(next, { lastOwner, request });
+      claimed.push({ record: next, request });
+    }
+    return { claimed, gaveUp: givenUp };
+  }
+
+  async claimUnknown(options: Omit<ClaimOptions, "attemptsMax">): Promise<readonly UnknownRecord[]> {
+    const now = this.#clock();
+    const claimed: UnknownRecord[] = [];
+    for (const { record, ...rest } of this.#entries.values()) {
+      if (claimed.length >= options.limit) break;
+      if (record.state !== "unknown" || record.escalatedAt !== undefined || record.reconcileAfter > now)
+        continue;
+      const { reconcileAttempts } = record;
+      const next = {
+        ...record,
+        reconcileAttempts: reconcileAttempts + 1,
+        reconcileAfter: now + backoffMs(options.backoff, reconcileAttempts),
+      };
+      this.#put(next, rest);
+      claimed.push(next);
+    }
+    return claimed;
+  }
+
+  async resolve(id: RecordId, fence: number, resolution: Resolution, by: string): Promise<ResolveAnswer> {
+    const entry = this.#entries.get(recordIdText(id));
+    const record = entry?.record;
+    if (record?.state !== "unknown" || record.fence !== fence) {
+      return { kind: "not-unknown", state: record?.state ?? "absent" };
+    }
+    const isRequestKept = entry?.request !== undefined;
+    const next = resolved(record, resolution, this.#clock(), { isRequestKept });
+    const reason = resolution.kind === "complete" ? auditReasons.foundOut : resolution.reason;
+    this.#move(record, next, { by, reason });
+    return { kind: "resolved", expiresAt: next.expiresAt };
+  }
+
+  async audit(query: AuditQuery): Promise<readonly AuditEntry[]> {
+    const { scope, key, limit, before } = query;
+    return this.#audit
+      .filter((entry) => scope === undefined || entry.scope === scope)
+      .filter((entry) => key === undefined || entry.key === key)
+      .filter((entry) => before === undefined || Number(entry.id) < Number(before))
+      .reverse()
+      .slice(0, limit);
   }
 
   async reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
@@ -127,10 +247,14 @@ class MemoryStore implements Store {
     let marked = 0;
     for (const { record } of this.#entries.values()) {
       if (deleted + marked >= options.limit) break;
-      const settled = record.state === "completed" || record.state === "failed_retryable";
+      const settled =
+        record.state === "completed" ||
+        (record.state === "failed_retryable" &&
+          record.resumeAfter === undefined &&
+          record.progress.length === 0);
       if (options.expiry === "soft") {
         if (!settled || record.expiresAt > now) continue;
-        this.#put(expired(record));
+        this.#put(expired(record), {});
         marked += 1;
       } else {
         if (!(settled || record.state === "expired") || record.expiresAt > now) continue;
@@ -151,15 +275,66 @@ class MemoryStore implements Store {
     return this.#entries.get(recordIdText(id))?.record;
   }
 
-  /** `lastOwner` is left out where somebody else than the owner moves the record on: its word counts no more. */
-  #put(record: IdempotencyRecord, lastOwner?: string): void {
-    this.#entries.set(recordIdText(record), { record, lastOwner });
+  /** Changes a record while its lease is held. */
+  #change(lease: Lease, change: Partial<Advance & { readonly leaseUntil: number }>): RenewAnswer {
+    const entry = this.#entries.get(recordIdText(lease));
+    const record = entry?.record;
+    if (record?.state !== "in_progress" || record.fence !== lease.fence || record.owner !== lease.owner)
+      return "lost";
+    this.#put({ ...record, ...change }, { lastOwner: lease.owner, request: entry?.request });
+    return "held";
+  }
+
+  /** Somebody else than the owner moves the record on, off the happy path: the owner's word counts no more. */
+  #move(from: IdempotencyRecord, to: IdempotencyRecord, why: Why): void {
+    this.#write(from, to, why);
+    const isOver = to.state === "completed" || to.state === "expired";
+    this.#put(to, { request: isOver ? undefined : this.#entries.get(recordIdText(to))?.request });
+  }
+
+  #auditAgain(from: IdempotencyRecord | undefined, to: IdempotencyRecord, by: string): void {
+    if (from === undefined) return;
+    const reason = from.state === "in_progress" ? auditReasons.takenOver : auditReasons.retried;
+    this.#write(from, to, { by, reason });
+  }
+
+  #write(from: IdempotencyRecord, to: IdempotencyRecord, why: Why): void {
+    const { scope, key, fence } = to;
+    const id = String(++this.#audited);
+    this.#audit.push({ id, at: this.#clock(), scope, key, fence, from: from.state, to: to.state, ...why });
+    if (this.#audit.length > auditEntriesMax) this.#audit.shift();
+  }
+
+  #put(record: IdempotencyRecord, rest: Partial<Omit<Entry, "record">>): void {
+    const { lastOwner, request } = rest;
+    this.#entries.set(recordIdText(record), { record, lastOwner, request });
     this.#watchers.wake(record);
   }
 }
 
+/** A process that keeps its records in memory must not fill it with what happened long ago. */
+const auditEntriesMax = 10_000;
+
 interface Entry {
   readonly record: IdempotencyRecord;
-  /** Who holds or held the latest lease. */
+  /** Who holds or held the latest lease. Left out where somebody else has moved the record on. */
   readonly lastOwner: string | undefined;
+  /** Kept until the outcome is known. */
+  readonly request: StoredRequest | undefined;
+}
+
+type Why = Pick<AuditEntry, "by" | "reason">;
+
+/** Half done, past its retention, and nobody is going to go on with it. */
+function isAbandoned(record: IdempotencyRecord, now: number): record is FailedRetryableRecord {
+  return (
+    record.state === "failed_retryable" &&
+    record.progress.length > 0 &&
+    record.resumeAfter === undefined &&
+    record.expiresAt <= now
+  );
+}
+
+function keptRequest(entry: Entry | undefined, request: ReserveRequest): StoredRequest | undefined {
+  return entry?.request ?? request.request;
 }

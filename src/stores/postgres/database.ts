@@ -3,10 +3,16 @@ import { isPgPool, type PgPool, pgDatabase } from "./pg.ts";
 import { isPostgresSql, type PostgresSql, postgresDatabase } from "./postgres.ts";
 
 /** What the store needs of a database, whichever driver the user has. */
-export interface Database {
+export interface Database<Tx = unknown> {
   readonly query: Query;
-  /** Runs `work` in one transaction on one connection. */
-  transaction<T>(work: (query: Query) => Promise<T>): Promise<T>;
+  /**
+   * Runs `work` in one transaction on one connection, and hands it the driver's own client for that transaction.
+   * Rejects with what `work` threw only after it was rolled back.
+   */
+  transaction<T>(
+    work: (query: Query, tx: Tx) => Promise<T>,
+    options?: { readonly beginWith?: string },
+  ): Promise<T>;
   readonly push: PushSource;
 }
 
@@ -53,9 +59,28 @@ export interface ListenHooks {
 /** The user's own client: a `Pool` of `pg`, or the `sql` of `postgres`. */
 export type PostgresClient = PgPool | PostgresSql;
 
-export function databaseOf(client: PostgresClient): Database {
-  if (isPgPool(client)) return pgDatabase(client);
-  if (isPostgresSql(client)) return postgresDatabase(client);
+/**
+ * What business writes go through in an atomic phase: the client of a `pg` pool, or the `sql` of a transaction of
+ * `postgres`, of the user's own type. Both packages have a second way to call it, and what is inferred from a type with
+ * two ways has to name both, or the last.
+ */
+export type TransactionOf<Client> = Client extends {
+  connect: { (): Promise<infer Tx>; (callback: (...answer: never[]) => void): void };
+}
+  ? unknown extends Tx
+    ? Client extends { connect(): Promise<infer Only> }
+      ? Only
+      : unknown
+    : Tx
+  : Client extends { begin(options: string, work: (sql: infer Tx) => unknown): unknown }
+    ? Tx
+    : Client extends { begin(work: (sql: infer Tx) => Promise<unknown>): unknown }
+      ? Tx
+      : unknown;
+
+export function databaseOf<Client extends PostgresClient>(client: Client): Database<TransactionOf<Client>> {
+  if (isPgPool(client)) return pgDatabase(client) as Database<TransactionOf<Client>>;
+  if (isPostgresSql(client)) return postgresDatabase(client) as Database<TransactionOf<Client>>;
   throw new ConfigError(
     "the Postgres store needs your database client: a Pool of the package pg (not a single Client), or what " +
       "postgres() of the package postgres returns",

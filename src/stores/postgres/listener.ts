@@ -1,6 +1,6 @@
 import { StoreError } from "../../core/errors.ts";
 import type { Listen } from "./database.ts";
-import { channel } from "./statements.ts";
+import { channel } from "./statements/sql.ts";
 
 /** Hears notifications through the driver's own listener, which connects again by itself. */
 export class Listener {

@@ -1,6 +1,16 @@
 import { ConfigError } from "../../core/errors.ts";
 import { loadMigrations } from "../migrations.ts";
 import { databaseOf, type PostgresClient, type Query } from "./database.ts";
+import { createPartitions } from "./partitions.ts";
+import * as partitions from "./statements/partitions.ts";
+
+export interface MigrateOptions {
+  /**
+   * Makes a records table of one partition for each day or hour, whose expired records are dropped together. Can only
+   * be chosen for an empty database, and `postgresStore` has to be told of it.
+   */
+  readonly partitioned?: "day" | "hour";
+}
 
 /**
  * Brings the tables to the version of this code. All of it happens in one transaction, and processes that start at
@@ -8,10 +18,14 @@ import { databaseOf, type PostgresClient, type Query } from "./database.ts";
  *
  * @example
  * ```ts
- * const { applied } = await migrate(pool); // ["0001_records"], and [] from then on
+ * const { applied } = await migrate(pool); // ["0001_records", "0002_operations"], and [] from then on
  * ```
  */
-export async function migrate(client: PostgresClient): Promise<{ applied: string[] }> {
+export async function migrate(
+  client: PostgresClient,
+  options: MigrateOptions = {},
+): Promise<{ applied: string[] }> {
+  const { partitioned } = checked(options);
   return databaseOf(client).transaction(async (query) => {
     await query(takeTurns);
     const appliedBefore = await appliedMigrations(query);
@@ -24,6 +38,11 @@ export async function migrate(client: PostgresClient): Promise<{ applied: string
       await query(remember, [id, name]);
       applied.push(`${String(id).padStart(4, "0")}_${name}`);
     }
+    await partition(query, {
+      wanted: partitioned,
+      isNew: appliedBefore.size === 0,
+      hasChanged: applied.length > 0,
+    });
     return { applied };
   });
 }
@@ -48,6 +67,46 @@ async function appliedMigrations(query: Query): Promise<ReadonlySet<number>> {
   if (!memory?.exists) await query(createMemory);
   const rows = await query<{ id: number }>("SELECT id FROM latchkey_migrations");
   return new Set(rows.map(({ id }) => id));
+}
+
+async function partition(
+  query: Query,
+  { wanted, isNew, hasChanged }: { wanted: Width | undefined; isNew: boolean; hasChanged: boolean },
+): Promise<void> {
+  if (wanted !== undefined && isNew) {
+    await query(partitions.partitionRecords(wanted));
+    await createPartitions(query);
+  }
+  const [table] = await query<{ partitioned: boolean }>(partitions.isPartitioned);
+  if (!table?.partitioned) {
+    if (wanted === undefined) return;
+    throw new ConfigError(
+      "the Latchkey tables in this database are not partitioned, and partitions can only be chosen for an empty " +
+        "database: leave out partitioned, or migrate another database or schema",
+    );
+  }
+  if (wanted !== undefined) await refuseOtherWidth(query, wanted);
+  // It inserts records, so it is as new as the columns are.
+  if (hasChanged) await query(partitions.reserveFunction);
+}
+
+type Width = keyof typeof partitions.partitionWidths;
+
+async function refuseOtherWidth(query: Query, wanted: Width): Promise<void> {
+  const [width] = await query<{ same: boolean }>(partitions.hasWidth, [partitions.partitionWidths[wanted]]);
+  if (width?.same) return;
+  throw new ConfigError(
+    `partitioned is "${wanted}", and the tables in this database were made with partitions of another length: ` +
+      "say what they were made with",
+  );
+}
+
+function checked(options: MigrateOptions): { partitioned: Width | undefined } {
+  const { partitioned } = options;
+  if (partitioned !== undefined && !Object.hasOwn(partitions.partitionWidths, partitioned)) {
+    throw new ConfigError(`partitioned is "${partitioned}" and must be "day" or "hour"`);
+  }
+  return { partitioned };
 }
 
 /** Tables that a newer version changed may mean something that this one does not know. */

@@ -8,7 +8,7 @@ export interface PgPool {
   readonly options?: { readonly max?: number | undefined };
 }
 
-interface PgClient {
+export interface PgClient {
   query(text: string, values?: Parameter[]): Promise<{ rows: Row[] }>;
   /** With an error or `true` the connection is closed instead of reused. */
   release(error?: Error | boolean): void;
@@ -25,12 +25,12 @@ export function isPgPool(client: unknown): client is PgPool {
   return [query, connect, on].every((method) => typeof method === "function");
 }
 
-export function pgDatabase(pool: PgPool): Database {
+export function pgDatabase(pool: PgPool): Database<PgClient> {
   listenForErrors(pool);
   return {
     query: async <R extends Row>(text: string, parameters: readonly Parameter[] = []) =>
       (await pool.query(text, [...parameters])).rows as R[],
-    transaction: (work) => transaction(pool, work),
+    transaction: (work, options) => transaction(pool, work, options?.beginWith),
     push: {
       kind: "connection",
       connect: async () => connectionOf(await pool.connect()),
@@ -54,19 +54,24 @@ function listenForErrors(pool: PgPool): void {
 /** A statement that was under way rejects as well, and that is where the error is handled. */
 function ignore(): void {}
 
-async function transaction<T>(pool: PgPool, work: (query: Query) => Promise<T>): Promise<T> {
+async function transaction<T>(
+  pool: PgPool,
+  work: (query: Query, tx: PgClient) => Promise<T>,
+  beginWith?: string,
+): Promise<T> {
   const client = await pool.connect();
   client.on("error", ignore);
   let broken = false;
   try {
-    await client.query("BEGIN");
-    const result = await work(queryOf(client));
+    await client.query(beginWith === undefined ? "BEGIN" : `BEGIN; ${beginWith}`);
+    const result = await work(queryOf(client), client);
     await client.query("COMMIT");
     return result;
   } catch (error) {
     await client.query("ROLLBACK").catch(() => {
       broken = true;
     });
+    if (broken) throw new Error("the connection ended in the middle of a transaction", { cause: error });
     throw error;
   } finally {
     client.removeListener("error", ignore);

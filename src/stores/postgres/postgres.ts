@@ -2,13 +2,16 @@ import type { Database, Parameter, Query, Row } from "./database.ts";
 
 /** The part of `sql` from the package `postgres` that the store needs. */
 export interface PostgresSql extends PostgresUnsafe {
-  begin(work: (sql: PostgresUnsafe) => Promise<unknown>): Promise<unknown>;
+  begin(work: (sql: PostgresTransaction) => Promise<unknown>): Promise<unknown>;
   listen(
     channel: string,
     heard: (payload: string) => void,
     listening?: () => void,
   ): Promise<{ unlisten(): Promise<void> }>;
 }
+
+/** What `begin` hands to its callback. */
+export type PostgresTransaction = PostgresUnsafe;
 
 interface PostgresUnsafe {
   unsafe(text: string, parameters?: Parameter[]): PromiseLike<readonly object[]>;
@@ -20,11 +23,10 @@ export function isPostgresSql(client: unknown): client is PostgresSql {
   return [unsafe, begin, listen].every((method) => typeof method === "function");
 }
 
-export function postgresDatabase(sql: PostgresSql): Database {
+export function postgresDatabase(sql: PostgresSql): Database<PostgresTransaction> {
   return {
     query: queryOf(sql),
-    transaction: <T>(work: (query: Query) => Promise<T>) =>
-      sql.begin((transaction) => work(queryOf(transaction))) as Promise<T>,
+    transaction: (work, options) => transaction(sql, work, options?.beginWith),
     push: {
       kind: "listener",
       async listen(channel, hooks) {
@@ -34,6 +36,42 @@ export function postgresDatabase(sql: PostgresSql): Database {
     },
   };
 }
+
+/**
+ * A statement on a connection that has ended crashes the process, within the driver (3.4.9), and the driver itself
+ * would send ROLLBACK. By then `begin` has rejected: nothing is sent any more, and its callback never returns.
+ */
+async function transaction<T>(
+  sql: PostgresSql,
+  work: (query: Query, tx: PostgresTransaction) => Promise<T>,
+  beginWith?: string,
+): Promise<T> {
+  let hasEnded = false;
+  const end = () => {
+    hasEnded = true;
+  };
+  const begun = sql.begin(async (tx) => {
+    // Sent with what comes next, not waited for; should it fail, `begin` itself rejects.
+    if (beginWith !== undefined) tx.unsafe(beginWith).then(ignore, ignore);
+    const query = queryOf(tx);
+    const guarded: Query = async (text, parameters) => {
+      if (hasEnded) throw new Error("the connection ended in the middle of a transaction");
+      return query(text, parameters);
+    };
+    try {
+      return await work(guarded, tx);
+    } catch (error) {
+      // The statement is the first to learn that the connection has ended, and `begin` the next.
+      await new Promise((resolve) => setImmediate(resolve));
+      if (hasEnded) await new Promise(() => {});
+      throw error;
+    }
+  });
+  begun.then(end, end);
+  return (await begun) as T;
+}
+
+function ignore(): void {}
 
 /** `unsafe` means that the text is sent as it is. It makes no named statement, unlike the tagged form. */
 function queryOf(sql: PostgresUnsafe): Query {

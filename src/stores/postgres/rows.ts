@@ -1,18 +1,23 @@
+import { decodeProgress } from "../../core/phase.ts";
 import type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "../../core/record.ts";
-import { decodeResponse, encodeResponse } from "../../core/response.ts";
-import type { Settlement } from "../../core/store.ts";
-import type { Parameter, Row } from "./database.ts";
+import { decodeResponse } from "../../core/response.ts";
+import type { Row } from "./database.ts";
 
-/** A record, or only nulls; the time comes in any case. Which columns a state has is checked by the table. */
+/** A record, or only nulls. Which columns a state has is checked by the table. */
 export interface RecordRow extends Row {
-  readonly now: number;
   readonly state: RecordState | null;
   readonly fingerprint: string;
   readonly fence: number;
   readonly crash: OnCrash;
   readonly owner: string;
+  readonly route: string | null;
+  readonly progress: string | null;
   readonly lease: number;
+  readonly resume: number | null;
   readonly reconcile: number;
+  readonly claims: number;
+  readonly reconcilems: number;
+  readonly escalated: number | null;
   readonly reason: string;
   readonly status: number;
   readonly head: string;
@@ -22,8 +27,13 @@ export interface RecordRow extends Row {
   readonly expires: number;
 }
 
+/** The time comes in any case. */
+export interface ReadRow extends RecordRow {
+  readonly now: number;
+}
+
 /** A record was inserted, or one was found, or neither. */
-export interface ReserveRow extends RecordRow {
+export interface ReserveRow extends ReadRow {
   readonly inserted: boolean;
 }
 
@@ -34,19 +44,22 @@ export interface SettledRow extends Row {
 
 export function recordOf(id: RecordId, row: RecordRow): IdempotencyRecord | undefined {
   const { state } = row;
+  if (state === null) return undefined;
   const common = {
     scope: id.scope,
     key: id.key,
     fingerprint: row.fingerprint,
     fence: row.fence,
     onCrash: row.crash,
+    reconcileAfterMs: row.reconcilems,
+    route: row.route ?? undefined,
+    progress: decodeProgress(row.progress),
     createdAt: row.created,
     expiresAt: row.expires,
   };
   switch (state) {
-    case null:
-      return undefined;
     case "pending":
+      return { ...common, state, resumeAfter: row.resume ?? 0, claims: row.claims };
     case "expired":
       return { ...common, state };
     case "in_progress":
@@ -61,27 +74,24 @@ export function recordOf(id: RecordId, row: RecordRow): IdempotencyRecord | unde
       };
     }
     case "failed_retryable":
-      return { ...common, state, reason: row.reason };
+      return {
+        ...common,
+        state,
+        reason: row.reason,
+        resumeAfter: row.resume ?? undefined,
+        claims: row.claims,
+      };
     case "unknown":
-      return { ...common, state, reason: row.reason, reconcileAfter: row.reconcile };
+      return {
+        ...common,
+        state,
+        reason: row.reason,
+        reconcileAfter: row.reconcile,
+        reconcileAttempts: row.claims,
+        escalatedAt: row.escalated ?? undefined,
+      };
     default:
       return state satisfies never;
-  }
-}
-
-/** What a settlement says, in the order in which `statements.settle` takes it. */
-export function settlementParameters(settlement: Settlement): Parameter[] {
-  switch (settlement.kind) {
-    case "complete": {
-      const { status, head, body } = encodeResponse(settlement.response);
-      return [null, status, head, body, durationMs(settlement.retentionMs), null];
-    }
-    case "release":
-      return [settlement.reason, null, null, null, durationMs(settlement.retentionMs), null];
-    case "suspend":
-      return [settlement.reason, null, null, null, null, durationMs(settlement.reconcileAfterMs)];
-    default:
-      return settlement satisfies never;
   }
 }
 
@@ -91,6 +101,10 @@ export function settlementParameters(settlement: Settlement): Parameter[] {
  */
 export function durationMs(ms: number): number {
   return Math.min(ms, durationMsMax);
+}
+
+export function optionalDurationMs(ms: number | undefined): number | null {
+  return ms === undefined ? null : durationMs(ms);
 }
 
 const durationMsMax = 1000 * 365 * 24 * 60 * 60 * 1000;

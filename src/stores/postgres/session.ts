@@ -1,7 +1,7 @@
 import { StoreError } from "../../core/errors.ts";
 import type { Connection } from "./database.ts";
 import { storeError } from "./errors.ts";
-import * as statements from "./statements.ts";
+import * as statements from "./statements/sessions.ts";
 
 /** The one long-lived connection of a store. It hears notifications and, if it owns, says that this process lives. */
 export interface Session {

@@ -1,40 +1,49 @@
-import { answerOf, decide, isAnswer } from "../../core/decide.ts";
+import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
 import { ConfigError, StoreError } from "../../core/errors.ts";
-import type { RecordId } from "../../core/record.ts";
+import type { Outbox } from "../../core/outbox.ts";
+import type { RecordId, UnknownRecord } from "../../core/record.ts";
+import type { StoredResponse } from "../../core/response.ts";
 import type {
+  Advance,
   Capabilities,
+  ClaimOptions,
   Expiry,
   Lease,
+  PhaseCommit,
   Reading,
   ReapCounts,
   RenewAnswer,
   Reservation,
   ReserveRequest,
+  Resolution,
+  ResolveAnswer,
+  ResumableClaim,
   SettleAnswer,
   Settlement,
   Store,
   SweepCounts,
+  TransactAnswer,
   Unwatch,
 } from "../../core/store.ts";
-import { crashReason, crashReconcileAfterMs, settledStates } from "../../core/transition.ts";
 import { Watchers } from "../watchers.ts";
-import { type Database, databaseOf, type Parameter, type PostgresClient, type Row } from "./database.ts";
-import { storeError } from "./errors.ts";
+import { type Database, databaseOf, type PostgresClient, type TransactionOf } from "./database.ts";
+import { PostgresOutbox } from "./outbox.ts";
+import { PartitionReaper } from "./partitions.ts";
 import { listenerOf, owningSession, type Push } from "./push.ts";
-import {
-  arrayLiteral,
-  durationMs,
-  type RecordRow,
-  type ReserveRow,
-  recordOf,
-  type SettledRow,
-  settlementParameters,
-} from "./rows.ts";
-import type { Session, Sessions } from "./session.ts";
-import * as statements from "./statements.ts";
+import { Queries } from "./queries.ts";
+import { BatchReaper, type Reaper } from "./reaping.ts";
+import { tryToReserve } from "./reserving.ts";
+import { type ReadRow, recordOf } from "./rows.ts";
+import type { Sessions } from "./session.ts";
+import { advance, renew, settle } from "./settling.ts";
+import { reserveInPartitions } from "./statements/partitions.ts";
+import * as statements from "./statements/records.ts";
+import { channel, recordName } from "./statements/sql.ts";
+import { transact } from "./transact.ts";
+import { audit, claimResumable, claimUnknown, resolve, sweep } from "./upkeep.ts";
 
-export type { PostgresClient } from "./database.ts";
-export { migrate } from "./migrate.ts";
+export type { PostgresClient, TransactionOf } from "./database.ts";
+export { type MigrateOptions, migrate } from "./migrate.ts";
 
 export interface PostgresStoreOptions {
   /**
@@ -44,16 +53,22 @@ export interface PostgresStoreOptions {
    */
   readonly lock?: "lease" | "advisory";
   /**
-   * Wakes waiting duplicates by LISTEN/NOTIFY, on one long-lived connection; with `advisory` they are woken anyway.
-   * Close the store before the pool: the pool waits for that connection.
+   * Wakes waiting duplicates and relays by LISTEN/NOTIFY, on one long-lived connection; with `advisory` they are woken
+   * anyway. Close the store before the pool: the pool waits for that connection.
    */
   readonly listen?: boolean;
+  /**
+   * For tables that were made by `migrate(pool, { partitioned: … })`: expired records are dropped a whole partition at
+   * a time. They cannot be kept, so `expiry: "soft"` is refused.
+   */
+  readonly partitioned?: boolean;
 }
 
 /**
  * Records in your own Postgres, 14 or newer, through your own client. Run `migrate` once before.
  *
- * With the default options it needs nothing that outlives a statement, so it works behind a transaction pool.
+ * With the default options it needs nothing that outlives a statement or a transaction, so it works behind a
+ * transaction pool.
  *
  * @example
  * ```ts
@@ -62,31 +77,42 @@ export interface PostgresStoreOptions {
  * const latchkey = createLatchkey({ store: postgresStore(pool), tenant: "single" });
  * ```
  */
-export function postgresStore(client: PostgresClient, options: PostgresStoreOptions = {}): Store {
-  return new PostgresStore(client, options);
+export function postgresStore<Client extends PostgresClient>(
+  client: Client,
+  options: PostgresStoreOptions = {},
+): Store<TransactionOf<Client>> {
+  return new PostgresStore(databaseOf(client), options);
 }
 
-class PostgresStore implements Store {
+class PostgresStore<Tx> implements Store<Tx> {
   readonly name = "postgres";
   readonly capabilities: Capabilities;
+  readonly outbox: Outbox;
   readonly watch?: (id: RecordId, wake: () => void) => Promise<Unwatch>;
-  readonly #database: Database;
+  readonly #database: Database<Tx>;
+  readonly #queries: Queries;
+  readonly #reserveStatement: string;
+  readonly #reaper: Reaper;
   readonly #watchers = new Watchers();
   readonly #lost = new Set<() => void>();
   /** Present with `lock: "advisory"`: every reservation is made in its name. */
   readonly #owner: Sessions | undefined;
   readonly #push: Push | undefined;
 
-  constructor(client: PostgresClient, options: PostgresStoreOptions) {
-    const { lock, listen } = checked(options);
-    this.#database = databaseOf(client);
+  constructor(database: Database<Tx>, options: PostgresStoreOptions) {
+    const { lock, listen, partitioned } = checked(options);
+    this.#database = database;
+    this.#queries = new Queries(database.query);
+    this.#reserveStatement = partitioned ? reserveInPartitions : statements.reserve;
+    this.#reaper = partitioned ? new PartitionReaper(database) : new BatchReaper(this.#queries);
     const heard = (name: string) => this.#watchers.wake(watcherId(name));
     if (lock === "advisory") {
-      this.#owner = owningSession(this.#database.push, { heard, ended: () => this.#loseOwnership() });
+      this.#owner = owningSession(database.push, { heard, ended: () => this.#loseOwnership() });
     }
-    this.#push = this.#owner ?? (listen ? listenerOf(this.#database.push, { heard }) : undefined);
-    const push = this.#push;
+    const push = this.#owner ?? (listen ? listenerOf(database.push, { heard }) : undefined);
+    this.#push = push;
     if (push !== undefined) this.watch = (id, wake) => this.#watch(push, id, wake);
+    this.outbox = new PostgresOutbox(this.#queries, push && { push, watchers: this.#watchers });
     this.capabilities = {
       transactions: true,
       push: push !== undefined,
@@ -98,8 +124,9 @@ class PostgresStore implements Store {
 
   async reserve(request: ReserveRequest): Promise<Reservation> {
     const session = await this.#owner?.ready();
+    const number = session?.number ?? null;
     for (let attempt = 0; attempt < reserveAttemptsMax; attempt++) {
-      const reservation = await this.#tryToReserve(request, session);
+      const reservation = await tryToReserve(this.#queries, this.#reserveStatement, request, number);
       if (reservation === undefined) continue;
       if (reservation.kind === "execute" && session?.isAlive === false) {
         await this.#giveBack(reservation.lease, request);
@@ -110,100 +137,53 @@ class PostgresStore implements Store {
     throw new StoreError(`the record changed during each of ${reserveAttemptsMax} attempts to reserve it`);
   }
 
-  /** Undefined when another request changed the record meanwhile. */
-  async #tryToReserve(
-    request: ReserveRequest,
-    session: Session | undefined,
-  ): Promise<Reservation | undefined> {
-    const { scope, key, owner } = request;
-    const parameters = [
-      scope,
-      key,
-      request.fingerprint,
-      request.onCrash,
-      owner,
-      session?.number ?? null,
-      durationMs(request.leaseMs),
-      durationMs(request.retentionMs),
-    ];
-    const row = await this.#one<ReserveRow>(statements.reserve, parameters);
-    if (row.inserted) return { kind: "execute", after: "absent", lease: { scope, key, fence: 1, owner } };
-    const record = recordOf(request, row);
-    if (record === undefined) return undefined;
-    const decision = decide(record, request, row.now);
-    if (isAnswer(decision)) return answerOf(decision);
-    switch (decision.kind) {
-      case "execute": {
-        const { fence, after } = decision;
-        const found = [record.fence, record.state, after === "expired"];
-        const taken = await this.#query(statements.takeOver, [...parameters, ...found]);
-        if (taken.length === 0) return undefined;
-        return { kind: "execute", after, lease: { scope, key, fence, owner } };
-      }
-      case "suspend": {
-        const suspended = await this.#query(statements.suspendCrashed, [
-          scope,
-          key,
-          decision.record.fence,
-          decision.record.owner,
-          crashReason,
-          crashReconcileAfterMs,
-          statements.recordName(request),
-        ]);
-        if (suspended.length === 0) return undefined;
-        return { kind: "unknown", retryAfterMs: crashReconcileAfterMs, discovered: true };
-      }
-      default:
-        return decision satisfies never;
-    }
+  settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
+    return settle(this.#queries, lease, settlement);
   }
 
-  async settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
-    const held = [lease.scope, lease.key, lease.fence, lease.owner];
-    const state = settledStates[settlement.kind];
-    const [settled] = await this.#query<{ expires: number }>(statements.settle, [
-      ...held,
-      state,
-      ...settlementParameters(settlement),
-      statements.recordName(lease),
-    ]);
-    if (settled !== undefined) return { kind: "settled", expiresAt: settled.expires };
-    // The same lease may say the same thing twice: its first word may have been heard, and the answer lost.
-    const [before] = await this.#query<SettledRow>(statements.settledBefore, held);
-    return before?.state === state ? { kind: "settled", expiresAt: before.expires } : { kind: "lost" };
+  renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]> {
+    return renew(this.#queries, leases, leaseMs);
   }
 
-  async renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]> {
-    if (leases.length === 0) return [];
-    const rows = await this.#query<{ held: boolean }>(statements.renew, [
-      arrayLiteral(leases.map((lease) => lease.scope)),
-      arrayLiteral(leases.map((lease) => lease.key)),
-      arrayLiteral(leases.map((lease) => lease.fence)),
-      arrayLiteral(leases.map((lease) => lease.owner)),
-      durationMs(leaseMs),
-    ]);
-    return rows.map(({ held }) => (held ? "held" : "lost"));
+  advance(lease: Lease, step: Advance): Promise<RenewAnswer> {
+    return advance(this.#queries, lease, step);
+  }
+
+  transact<T>(
+    lease: Lease,
+    work: (tx: Tx) => T | Promise<T>,
+    commit: (result: T) => PhaseCommit,
+  ): Promise<TransactAnswer<T>> {
+    return transact(this.#database, lease, work, commit);
   }
 
   async read(id: RecordId): Promise<Reading> {
-    const row = await this.#one<RecordRow>(statements.read, [id.scope, id.key]);
+    const row = await this.#queries.one<ReadRow>(statements.read, [id.scope, id.key]);
     return { record: recordOf(id, row), now: row.now };
   }
 
-  async sweep(options: { readonly limit: number }): Promise<SweepCounts> {
-    const { unknown, retryable } = await this.#one<{ unknown: number; retryable: number }>(statements.sweep, [
-      options.limit,
-      crashReason,
-      crashReconcileAfterMs,
-    ]);
-    return { unknown, retryable };
+  sweep(options: { readonly limit: number; readonly unclaimed: StoredResponse }): Promise<SweepCounts> {
+    return sweep(this.#queries, options);
   }
 
-  async reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
-    const deletes = options.expiry === "delete";
-    const statement = deletes ? statements.reapDeleting : statements.reapMarking;
-    const { reaped } = await this.#one<{ reaped: number }>(statement, [options.limit]);
-    return deletes ? { deleted: reaped, expired: 0 } : { deleted: 0, expired: reaped };
+  claimResumable(options: ClaimOptions): Promise<ResumableClaim> {
+    return claimResumable(this.#queries, options);
+  }
+
+  claimUnknown(options: Omit<ClaimOptions, "attemptsMax">): Promise<readonly UnknownRecord[]> {
+    return claimUnknown(this.#queries, options);
+  }
+
+  resolve(id: RecordId, fence: number, resolution: Resolution, by: string): Promise<ResolveAnswer> {
+    return resolve(this.#queries, id, fence, resolution, by);
+  }
+
+  audit(query: AuditQuery): Promise<readonly AuditEntry[]> {
+    return audit(this.#queries, query);
+  }
+
+  reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
+    return this.#reaper.reap(options);
   }
 
   onOwnershipLost(lost: () => void): void {
@@ -215,11 +195,11 @@ class PostgresStore implements Store {
   }
 
   async #watch(push: Push, id: RecordId, wake: () => void): Promise<Unwatch> {
-    const unwatch = this.#watchers.add(watcherId(statements.recordName(id)), wake);
+    const unwatch = this.#watchers.add(watcherId(recordName(id)), wake);
     try {
       // Heard before it is asked for: a notification between the two would be lost.
       await push.ready();
-      await this.#query(statements.watch, [id.scope, id.key]);
+      await this.#queries.all(statements.watch, [id.scope, id.key]);
     } catch (error) {
       unwatch();
       throw error;
@@ -228,27 +208,17 @@ class PostgresStore implements Store {
   }
 
   /** Nothing was executed under this lease: saying so spares the key a reconciliation. */
-  async #giveBack(lease: Lease, { retentionMs }: ReserveRequest): Promise<void> {
+  async #giveBack(lease: Lease, { retentionMs, mode, request }: ReserveRequest): Promise<void> {
     const reason = "the session that was to own this execution ended before it began";
-    await this.settle(lease, { kind: "release", reason, retentionMs }).catch(() => {});
+    const release = { kind: "release", reason, retentionMs } as const;
+    // What a worker took, or what an earlier attempt may have begun, belongs to the next worker.
+    const isForWorker = mode === "claim" || (lease.fence > 1 && request !== undefined);
+    const settlement = isForWorker ? { ...release, resumeAfterMs: 0 } : release;
+    await this.settle(lease, settlement).catch(() => {});
   }
 
   #loseOwnership(): void {
     for (const lost of this.#lost) lost();
-  }
-
-  async #one<R extends Row>(text: string, parameters: readonly Parameter[]): Promise<R> {
-    const [row] = await this.#query<R>(text, parameters);
-    if (row === undefined) throw new StoreError("a statement that always answers did not");
-    return row;
-  }
-
-  async #query<R extends Row>(text: string, parameters: readonly Parameter[]): Promise<readonly R[]> {
-    try {
-      return await this.#database.query<R>(text, parameters);
-    } catch (error) {
-      throw storeError(error);
-    }
   }
 }
 
@@ -263,14 +233,16 @@ const reserveAttemptsMax = 10;
 
 /** Those who wait are found by the name that a notification carries. */
 function watcherId(name: string): RecordId {
-  return { scope: statements.channel, key: name };
+  return { scope: channel, key: name };
 }
 
 function checked(options: PostgresStoreOptions): Required<PostgresStoreOptions> {
-  const { lock = "lease", listen = false } = options;
+  const { lock = "lease", listen = false, partitioned = false } = options;
   if (lock !== "lease" && lock !== "advisory") {
     throw new ConfigError(`lock is "${lock}" and must be "lease" or "advisory"`);
   }
-  if (typeof listen !== "boolean") throw new ConfigError(`listen is "${listen}" and must be true or false`);
-  return { lock, listen };
+  for (const [name, value] of Object.entries({ listen, partitioned })) {
+    if (typeof value !== "boolean") throw new ConfigError(`${name} is "${value}" and must be true or false`);
+  }
+  return { lock, listen, partitioned };
 }

@@ -7,6 +7,9 @@ import type { SqliteDatabase } from "./driver.ts";
 export class GroupCommit {
   readonly #database: SqliteDatabase;
   #waiting: Write[] = [];
+  /** Settles when whoever has, or waits for, the connection to itself has given it back. */
+  #lastTurn: Promise<void> = Promise.resolve();
+  #isTaken = false;
 
   constructor(database: SqliteDatabase) {
     this.#database = database;
@@ -18,13 +21,37 @@ export class GroupCommit {
    */
   write<T>(work: () => T): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      if (this.#waiting.length === 0) setImmediate(() => this.flush());
+      if (this.#waiting.length === 0) this.#flushSoon();
       this.#waiting.push({ work, resolve: resolve as (answer: unknown) => void, reject });
     });
   }
 
-  /** Writes down at once what is waiting. */
-  flush(): void {
+  /**
+   * Gives the connection to `use` alone: what was asked for before is written down first, and what is asked for
+   * meanwhile waits until it is over.
+   */
+  exclusively<T>(use: () => T | Promise<T>): Promise<T> {
+    const turn = this.#lastTurn.then(async () => {
+      this.#flush();
+      this.#isTaken = true;
+      try {
+        return await use();
+      } finally {
+        this.#isTaken = false;
+        if (this.#waiting.length > 0) this.#flushSoon();
+      }
+    });
+    // Everything else in this process gets its chance before the next in the queue: heartbeats above all.
+    this.#lastTurn = turn.then(nextLoopTurn, nextLoopTurn);
+    return turn;
+  }
+
+  #flushSoon(): void {
+    setImmediate(() => this.#flush());
+  }
+
+  #flush(): void {
+    if (this.#isTaken) return;
     const writes = this.#waiting;
     this.#waiting = [];
     if (writes.length > 0) this.#commit(writes);
@@ -57,6 +84,10 @@ export function rollback(database: SqliteDatabase): void {
   try {
     database.exec("ROLLBACK");
   } catch {}
+}
+
+function nextLoopTurn(): Promise<void> {
+  return new Promise((resolve) => void setImmediate(resolve));
 }
 
 interface Write {

@@ -1,3 +1,4 @@
+import { decodeProgress, encodeProgress } from "../../core/phase.ts";
 import type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "../../core/record.ts";
 import { decodeResponse, encodeResponse } from "../../core/response.ts";
 import type { Row, SqliteValue } from "./driver.ts";
@@ -10,12 +11,16 @@ export function recordOf({ scope, key }: RecordId, row: Row): IdempotencyRecord 
     fingerprint: row.fingerprint as string,
     fence: row.fence as number,
     onCrash: row.on_crash as OnCrash,
+    reconcileAfterMs: row.reconcile_ms as number,
+    route: (row.route as string | null) ?? undefined,
+    progress: decodeProgress(row.progress as string | null),
     createdAt: row.created_at as number,
     expiresAt: row.expires_at as number,
   };
   const state = row.state as RecordState;
   switch (state) {
     case "pending":
+      return { ...common, state, resumeAfter: row.resume_after as number, claims: row.claims as number };
     case "expired":
       return { ...common, state };
     case "in_progress":
@@ -32,21 +37,37 @@ export function recordOf({ scope, key }: RecordId, row: Row): IdempotencyRecord 
         }),
       };
     case "failed_retryable":
-      return { ...common, state, reason: row.reason as string };
+      return {
+        ...common,
+        state,
+        reason: row.reason as string,
+        resumeAfter: (row.resume_after as number | null) ?? undefined,
+        claims: row.claims as number,
+      };
     case "unknown":
       return {
         ...common,
         state,
         reason: row.reason as string,
         reconcileAfter: row.reconcile_after as number,
+        reconcileAttempts: row.claims as number,
+        escalatedAt: (row.escalated_at as number | null) ?? undefined,
       };
     default:
       return state satisfies never;
   }
 }
 
+/** What a row has beside the record itself. */
+export interface RowExtras {
+  /** Who holds or held the latest lease; null where somebody else has moved the record on: its word counts no more. */
+  readonly lastOwner: string | null;
+  /** The head of the request that is kept for a worker. */
+  readonly requestHead: string | null;
+}
+
 /** The parameters of `writeRecord`. */
-export function rowOf(record: IdempotencyRecord, owner: string | null): SqliteValue[] {
+export function rowOf(record: IdempotencyRecord, extras: RowExtras): SqliteValue[] {
   const { state } = record;
   const response = state === "completed" ? encodeResponse(record.response) : undefined;
   return [
@@ -58,7 +79,7 @@ export function rowOf(record: IdempotencyRecord, owner: string | null): SqliteVa
     record.onCrash,
     moment(record.createdAt),
     moment(record.expiresAt),
-    owner,
+    extras.lastOwner,
     state === "in_progress" ? moment(record.leaseUntil) : null,
     state === "unknown" ? moment(record.reconcileAfter) : null,
     state === "unknown" || state === "failed_retryable" ? record.reason : null,
@@ -66,12 +87,41 @@ export function rowOf(record: IdempotencyRecord, owner: string | null): SqliteVa
     response?.status ?? null,
     response?.head ?? null,
     response?.body ?? null,
+    record.route ?? null,
+    encodeProgress(record.progress),
+    // Nobody needs the request any more once its outcome is known.
+    state === "completed" || state === "expired" ? null : extras.requestHead,
+    state === "pending" || state === "failed_retryable" ? optionalMoment(record.resumeAfter) : null,
+    claimsOf(record),
+    state === "unknown" ? optionalMoment(record.escalatedAt) : null,
+    Math.round(moment(record.reconcileAfterMs)),
   ];
+}
+
+/** How often workers were handed the record since it is in this state. */
+function claimsOf(record: IdempotencyRecord): number {
+  switch (record.state) {
+    case "pending":
+    case "failed_retryable":
+      return record.claims;
+    case "unknown":
+      return record.reconcileAttempts;
+    case "in_progress":
+    case "completed":
+    case "expired":
+      return 0;
+    default:
+      return record satisfies never;
+  }
 }
 
 /** A time as it can be stored: a retention that never ends, ends as late as there are dates. */
 export function moment(ms: number): number {
   return Math.min(ms, momentMax);
+}
+
+function optionalMoment(ms: number | undefined): number | null {
+  return ms === undefined ? null : moment(ms);
 }
 
 /** The last time that a JavaScript Date can hold; also an integer that every driver returns exactly. */

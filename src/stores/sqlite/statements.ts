@@ -6,8 +6,14 @@ export function prepareStatements(database: SqliteDatabase) {
   return {
     readRecord: prepare(readRecord),
     writeRecord: prepare(writeRecord),
+    readRequestBody: prepare(readRequestBody),
+    writeRequestBody: prepare(writeRequestBody),
     renewLease: prepare(renewLease),
-    endDeadExecutions: prepare(endDeadExecutions),
+    completeLease: prepare(completeLease),
+    findDeadExecutions: prepare(findDeadExecutions),
+    findUnclaimed: prepare(findUnclaimed),
+    findResumable: prepare(findResumable),
+    findUnknown: prepare(findUnknown),
     markExpired: prepare(markExpired),
     deleteSettled: prepare(deleteSettled),
     deleteExpired: prepare(deleteExpired),
@@ -18,15 +24,17 @@ export type Statements = ReturnType<typeof prepareStatements>;
 
 const readRecord = `
   SELECT state, fingerprint, fence, on_crash, created_at, expires_at, owner, lease_until, reconcile_after, reason,
-         completed_at, response_status, response_head, response_body
+         completed_at, response_status, response_head, response_body, route, progress, request_head, resume_after,
+         claims, escalated_at, reconcile_ms
     FROM latchkey_records
    WHERE scope = ? AND key = ?`;
 
 const writeRecord = `
   INSERT INTO latchkey_records (
            scope, key, state, fingerprint, fence, on_crash, created_at, expires_at, owner, lease_until,
-           reconcile_after, reason, completed_at, response_status, response_head, response_body)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+           reconcile_after, reason, completed_at, response_status, response_head, response_body, route, progress,
+           request_head, resume_after, claims, escalated_at, reconcile_ms)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
       ON CONFLICT (scope, key) DO UPDATE
      SET state = excluded.state,
          fingerprint = excluded.fingerprint,
@@ -41,7 +49,26 @@ const writeRecord = `
          completed_at = excluded.completed_at,
          response_status = excluded.response_status,
          response_head = excluded.response_head,
-         response_body = excluded.response_body`;
+         response_body = excluded.response_body,
+         route = excluded.route,
+         progress = excluded.progress,
+         request_head = excluded.request_head,
+         resume_after = excluded.resume_after,
+         claims = excluded.claims,
+         escalated_at = excluded.escalated_at,
+         reconcile_ms = excluded.reconcile_ms`;
+
+const readRequestBody = `
+  SELECT body
+    FROM latchkey_request_bodies
+   WHERE scope = ? AND key = ?`;
+
+/** Nothing deletes it: a trigger does, when the head of the request is taken from the record. */
+const writeRequestBody = `
+  INSERT INTO latchkey_request_bodies (scope, key, body)
+  VALUES (?, ?, ?)
+      ON CONFLICT (scope, key) DO UPDATE
+     SET body = excluded.body`;
 
 /** Parameters: the new end of the lease, then the lease. */
 const renewLease = `
@@ -50,23 +77,53 @@ const renewLease = `
    WHERE scope = ? AND key = ? AND fence = ? AND owner = ? AND state = 'in_progress'`;
 
 /**
- * What `crashed` says in core/transition.ts, for many records at once.
- * Parameters: the reason, when reconciliation may ask, the time, the limit.
+ * What `settled` says of a completion in core/transition.ts, without reading the record first: this is on the path of
+ * every request. Parameters: the response's status, head and body, the time, the end of retention, then the lease.
  */
-export const endDeadExecutions = `
+const completeLease = `
   UPDATE latchkey_records
-     SET state = CASE on_crash WHEN 'reconcile' THEN 'unknown' ELSE 'failed_retryable' END,
-         reason = ?,
-         reconcile_after = CASE on_crash WHEN 'reconcile' THEN ? END,
+     SET state = 'completed',
+         response_status = ?,
+         response_head = ?,
+         response_body = ?,
+         completed_at = ?,
+         expires_at = ?,
          lease_until = NULL,
-         owner = NULL
-   WHERE rowid IN (
-           SELECT rowid
-             FROM latchkey_records
-            WHERE state = 'in_progress' AND lease_until <= ?
-            ORDER BY lease_until
-            LIMIT ?)
-RETURNING state`;
+         request_head = NULL
+   WHERE scope = ? AND key = ? AND fence = ? AND owner = ? AND state = 'in_progress'`;
+
+/** Parameters: the time, the limit. */
+export const findDeadExecutions = `
+  SELECT scope, key
+    FROM latchkey_records
+   WHERE state = 'in_progress' AND lease_until <= ?
+   ORDER BY lease_until
+   LIMIT ?`;
+
+/** Parameters: the time, the limit. */
+export const findUnclaimed = `
+  SELECT scope, key
+    FROM latchkey_records
+   WHERE (state = 'pending' OR (state = 'failed_retryable' AND progress IS NOT NULL AND resume_after IS NULL))
+     AND expires_at <= ?
+   ORDER BY expires_at
+   LIMIT ?`;
+
+/** Parameters: the time, twice, and the limit. */
+export const findResumable = `
+  SELECT scope, key
+    FROM latchkey_records
+   WHERE resume_after <= ? AND request_head IS NOT NULL AND (state <> 'pending' OR expires_at > ?)
+   ORDER BY resume_after
+   LIMIT ?`;
+
+/** Parameters: the time, the limit. */
+export const findUnknown = `
+  SELECT scope, key
+    FROM latchkey_records
+   WHERE state = 'unknown' AND escalated_at IS NULL AND reconcile_after <= ?
+   ORDER BY reconcile_after
+   LIMIT ?`;
 
 /**
  * What `expired` says in core/transition.ts, for many records at once and without reading their bodies.
@@ -80,11 +137,14 @@ export const markExpired = `
          completed_at = NULL,
          response_status = NULL,
          response_head = NULL,
-         response_body = NULL
+         response_body = NULL,
+         progress = NULL,
+         request_head = NULL
    WHERE rowid IN (
            SELECT rowid
              FROM latchkey_records
-            WHERE state IN ('completed', 'failed_retryable') AND expires_at <= ?
+            WHERE state IN ('completed', 'failed_retryable') AND resume_after IS NULL
+              AND (state = 'completed' OR progress IS NULL) AND expires_at <= ?
             ORDER BY expires_at
             LIMIT ?)`;
 
@@ -94,7 +154,8 @@ export const deleteSettled = `
    WHERE rowid IN (
            SELECT rowid
              FROM latchkey_records
-            WHERE state IN ('completed', 'failed_retryable') AND expires_at <= ?
+            WHERE state IN ('completed', 'failed_retryable') AND resume_after IS NULL
+              AND (state = 'completed' OR progress IS NULL) AND expires_at <= ?
             ORDER BY expires_at
             LIMIT ?)`;
 

@@ -1,33 +1,40 @@
+import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
 import { answerOf, decide, isAnswer } from "../../core/decide.ts";
 import { StoreError } from "../../core/errors.ts";
-import type { IdempotencyRecord, RecordId } from "../../core/record.ts";
+import type { Outbox } from "../../core/outbox.ts";
+import type { RecordId, UnknownRecord } from "../../core/record.ts";
+import type { StoredResponse } from "../../core/response.ts";
 import type {
+  Advance,
   Capabilities,
+  ClaimOptions,
   Expiry,
   Lease,
+  PhaseCommit,
   Reading,
   ReapCounts,
   RenewAnswer,
   Reservation,
   ReserveRequest,
+  Resolution,
+  ResolveAnswer,
+  ResumableClaim,
   SettleAnswer,
   Settlement,
   Store,
   SweepCounts,
+  TransactAnswer,
 } from "../../core/store.ts";
-import {
-  crashed,
-  crashReason,
-  crashReconcileAfterMs,
-  reserved,
-  settled,
-  settledStates,
-} from "../../core/transition.ts";
 import type { SqliteDatabase } from "./driver.ts";
 import { GroupCommit } from "./group-commit.ts";
+import * as lifecycle from "./lifecycle.ts";
 import { openPrepared } from "./open.ts";
-import { moment, recordOf, rowOf } from "./row.ts";
-import { prepareStatements, type Statements } from "./statements.ts";
+import { enqueue, SqliteOutbox } from "./outbox.ts";
+import { type OutboxStatements, prepareOutboxStatements } from "./outbox-statements.ts";
+import { Records } from "./records.ts";
+import { moment } from "./row.ts";
+import { transact } from "./transact.ts";
+import * as upkeep from "./upkeep.ts";
 
 export type { SqliteDatabase, SqliteStatement, SqliteValue } from "./driver.ts";
 
@@ -49,16 +56,28 @@ export interface SqliteStoreOptions {
  * seconds, and stays open when the store is closed. Do not leave a transaction open on it across an `await`: what
  * Latchkey has to write meanwhile is refused.
  *
+ * In an atomic phase `tx` is that connection, within a transaction, so that your tables belong into the same file. The
+ * phase must not wait for anything but its own statements: all of Latchkey's writes in this process wait for it, and
+ * whatever else runs on the connection meanwhile would become a part of the transaction.
+ *
  * @example
  * ```ts
  * const latchkey = createLatchkey({ store: sqliteStore("./data/latchkey.db"), tenant: "single" });
  * ```
  */
-export function sqliteStore(database: string | SqliteDatabase, options: SqliteStoreOptions = {}): Store {
+export function sqliteStore(path: string, options?: SqliteStoreOptions): Store<SqliteDatabase>;
+export function sqliteStore<Database extends SqliteDatabase>(
+  database: Database,
+  options?: SqliteStoreOptions,
+): Store<Database>;
+export function sqliteStore(
+  database: string | SqliteDatabase,
+  options: SqliteStoreOptions = {},
+): Store<SqliteDatabase> {
   return new SqliteStore(database, options);
 }
 
-class SqliteStore implements Store {
+class SqliteStore implements Store<SqliteDatabase> {
   readonly name = "sqlite";
   readonly capabilities: Capabilities = {
     transactions: true,
@@ -68,6 +87,7 @@ class SqliteStore implements Store {
     durability: "machine",
     responseBytesMax,
   };
+  readonly #outbox: SqliteOutbox;
   readonly #clock: () => number;
   readonly #closesDatabase: boolean;
   /** Undefined once the store is closed. */
@@ -82,119 +102,123 @@ class SqliteStore implements Store {
     });
     this.#connection = {
       database: opened,
-      statements: prepareStatements(opened),
+      records: new Records(opened),
+      messages: prepareOutboxStatements(opened),
       commits: new GroupCommit(opened),
     };
+    this.#outbox = new SqliteOutbox({
+      now: this.#clock,
+      write: (work) => this.#write(({ messages }) => work(messages)),
+      read: (look) => look(this.#open().messages),
+    });
+  }
+
+  get outbox(): Outbox {
+    return this.#outbox;
   }
 
   async reserve(request: ReserveRequest): Promise<Reservation> {
     // Most duplicates need nothing written, and are answered without waiting for anybody's transaction.
-    const decision = decide(this.#get(request)?.record, request, this.#clock());
-    return isAnswer(decision) ? answerOf(decision) : this.#write(() => this.#reserve(request));
-  }
-
-  /** Decides again, because the record may have changed before this transaction began. */
-  #reserve(request: ReserveRequest): Reservation {
-    const now = this.#clock();
-    const record = this.#get(request)?.record;
-    const decision = decide(record, request, now);
+    const decision = decide(this.#open().records.get(request)?.record, request, this.#clock());
     if (isAnswer(decision)) return answerOf(decision);
-    switch (decision.kind) {
-      case "execute": {
-        const { scope, key, owner } = request;
-        const { fence, after } = decision;
-        this.#put(reserved(record, request, { fence, isNewUse: after === "expired" }, now), owner);
-        return { kind: "execute", after, lease: { scope, key, fence, owner } };
-      }
-      case "suspend":
-        this.#put(crashed(decision.record, now), null);
-        return { kind: "unknown", retryAfterMs: crashReconcileAfterMs, discovered: true };
-      default:
-        return decision satisfies never;
-    }
+    // Decides again, because the record may have changed before this transaction began.
+    return this.#write(({ records }) => lifecycle.reserve(records, request, this.#clock()));
   }
 
   async settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
-    return this.#write(() => {
-      const entry = this.#get(lease);
-      if (entry === undefined || entry.record.fence !== lease.fence || entry.lastOwner !== lease.owner) {
-        return { kind: "lost" };
-      }
-      const { record } = entry;
-      if (record.state === "in_progress") {
-        const next = settled(record, settlement, this.#clock());
-        this.#put(next, lease.owner);
-        return { kind: "settled", expiresAt: moment(next.expiresAt) };
-      }
-      // The same lease may say the same thing twice: its first word may have been heard, and the answer lost.
-      return record.state === settledStates[settlement.kind]
-        ? { kind: "settled", expiresAt: record.expiresAt }
-        : { kind: "lost" };
-    });
+    return this.#write(({ records }) => lifecycle.settle(records, lease, settlement, this.#clock()));
   }
 
   async renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]> {
     if (leases.length === 0) return [];
-    return this.#write(() => {
-      const { renewLease } = this.#open().statements;
+    return this.#write(({ records }) => {
       const leaseUntil = moment(this.#clock() + leaseMs);
       return leases.map(({ scope, key, fence, owner }) =>
-        renewLease.run(leaseUntil, scope, key, fence, owner) === 1 ? "held" : "lost",
+        records.statements.renewLease.run(leaseUntil, scope, key, fence, owner) === 1 ? "held" : "lost",
       );
     });
   }
 
-  async read(id: RecordId): Promise<Reading> {
-    return { record: this.#get(id)?.record, now: this.#clock() };
+  async advance(lease: Lease, advance: Advance): Promise<RenewAnswer> {
+    return this.#write(({ records }) => {
+      const advanced = lifecycle.advance(records, lease, advance, this.#clock());
+      return advanced === undefined ? "lost" : "held";
+    });
   }
 
-  async sweep({ limit }: { readonly limit: number }): Promise<SweepCounts> {
-    return this.#write(() => {
-      const now = this.#clock();
-      const { endDeadExecutions } = this.#open().statements;
-      const ended = endDeadExecutions.all(crashReason, now + crashReconcileAfterMs, now, limit);
-      const unknown = ended.filter(({ state }) => state === "unknown").length;
-      return { unknown, retryable: ended.length - unknown };
+  async transact<T>(
+    lease: Lease,
+    work: (tx: SqliteDatabase) => T | Promise<T>,
+    commit: (result: T) => PhaseCommit,
+  ): Promise<TransactAnswer<T>> {
+    const { commits } = this.#open();
+    const committed = await commits.exclusively(() => {
+      const connection = this.#open();
+      return transact(connection.database, {
+        work,
+        prepare: commit,
+        write: (phase, result) => {
+          const now = this.#clock();
+          const record = lifecycle.advance(connection.records, lease, phase, now);
+          if (record === undefined) return undefined;
+          enqueue(connection.messages, phase.messages, now);
+          return { result, expiresAt: moment(record.expiresAt), messages: phase.messages.length };
+        },
+      });
     });
+    if (committed === undefined) return { kind: "lost" };
+    const { result, expiresAt, messages } = committed;
+    if (messages > 0) this.#outbox.wake();
+    return { kind: "committed", result, expiresAt };
+  }
+
+  async read(id: RecordId): Promise<Reading> {
+    return { record: this.#open().records.get(id)?.record, now: this.#clock() };
+  }
+
+  async sweep(options: { readonly limit: number; readonly unclaimed: StoredResponse }): Promise<SweepCounts> {
+    return this.#write(({ records }) => upkeep.sweep(records, options, this.#clock()));
+  }
+
+  async claimResumable(options: ClaimOptions): Promise<ResumableClaim> {
+    return this.#write(({ records }) => upkeep.claimResumable(records, options, this.#clock()));
+  }
+
+  async claimUnknown(options: Omit<ClaimOptions, "attemptsMax">): Promise<readonly UnknownRecord[]> {
+    return this.#write(({ records }) => upkeep.claimUnknown(records, options, this.#clock()));
+  }
+
+  async resolve(id: RecordId, fence: number, resolution: Resolution, by: string): Promise<ResolveAnswer> {
+    return this.#write(({ records }) =>
+      lifecycle.resolve(records, { id, fence, resolution, by }, this.#clock()),
+    );
+  }
+
+  async audit(query: AuditQuery): Promise<readonly AuditEntry[]> {
+    return this.#open().records.readAudit(query);
   }
 
   async reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
-    const { limit, expiry } = options;
-    return this.#write(() => {
-      const now = this.#clock();
-      const { markExpired, deleteSettled, deleteExpired } = this.#open().statements;
-      if (expiry === "soft") return { deleted: 0, expired: markExpired.run(now, limit) };
-      const settled = deleteSettled.run(now, limit);
-      return { deleted: settled + deleteExpired.run(now, limit - settled), expired: 0 };
-    });
+    return this.#write(({ records }) => upkeep.reap(records, options, this.#clock()));
   }
 
   async close(): Promise<void> {
-    const connection = this.#connection;
-    if (connection === undefined) return;
-    connection.commits.flush();
-    this.#connection = undefined;
-    if (!this.#closesDatabase) return;
-    try {
-      // libsql keeps the file open until its statements are garbage; a copy made before that must be complete.
-      connection.database.exec("PRAGMA wal_checkpoint(PASSIVE)");
-    } finally {
-      connection.database.close();
-    }
+    // What was asked for before is written down first.
+    await this.#connection?.commits.exclusively(() => {
+      const database = this.#connection?.database;
+      this.#connection = undefined;
+      if (database === undefined || !this.#closesDatabase) return;
+      try {
+        // libsql keeps the file open until its statements are garbage; a copy made before that must be complete.
+        database.exec("PRAGMA wal_checkpoint(PASSIVE)");
+      } finally {
+        database.close();
+      }
+    });
   }
 
-  #get(id: RecordId): Entry | undefined {
-    const row = this.#open().statements.readRecord.get(id.scope, id.key);
-    return row && { record: recordOf(id, row), lastOwner: row.owner as string | null };
-  }
-
-  /** `lastOwner` is null where somebody else than the owner moves the record on: its word counts no more. */
-  #put(record: IdempotencyRecord, lastOwner: string | null): void {
-    this.#open().statements.writeRecord.run(...rowOf(record, lastOwner));
-  }
-
-  #write<T>(work: () => T): Promise<T> {
-    return this.#open().commits.write(work);
+  #write<T>(work: (connection: Connection) => T): Promise<T> {
+    return this.#open().commits.write(() => work(this.#open()));
   }
 
   #open(): Connection {
@@ -213,12 +237,7 @@ const responseBytesMax = 64 * 1024 * 1024;
 
 interface Connection {
   readonly database: SqliteDatabase;
-  readonly statements: Statements;
+  readonly records: Records;
+  readonly messages: OutboxStatements;
   readonly commits: GroupCommit;
-}
-
-interface Entry {
-  readonly record: IdempotencyRecord;
-  /** Who holds or held the latest lease. */
-  readonly lastOwner: string | null;
 }

@@ -7,17 +7,17 @@ import {
   complete,
   counts,
   created,
+  everyByte,
   everyState,
   fresh,
   lease,
   longMs,
+  recordIn,
   release,
   shortMs,
   stateOf,
   suspend,
 } from "./requests.ts";
-
-const everyByte = Uint8Array.from({ length: 256 }, (_, index) => index);
 
 /** What an arriving request is answered. */
 export const reserveCases: readonly ContractCase[] = [
@@ -29,6 +29,8 @@ export const reserveCases: readonly ContractCase[] = [
       assert.deepEqual(reservation, {
         kind: "execute",
         after: "absent",
+        progress: [],
+        createdAt: (await recordIn(store, request, "in_progress")).createdAt,
         lease: { scope: request.scope, key: request.key, fence: 1, owner: request.owner },
       });
     },

@@ -9,9 +9,12 @@ import {
   lease,
   longMs,
   release,
+  rounds,
   shortMs,
   stateOf,
   suspend,
+  sweep,
+  sweepAll,
 } from "./requests.ts";
 
 /** Reading, sweeping, reaping and being woken. */
@@ -54,12 +57,13 @@ export const upkeepCases: readonly ContractCase[] = [
       for (const request of [reconcile, retry, resume, alive]) await lease(store, request);
       await passTime(shortMs + 10);
       const swept = { unknown: 0, retryable: 0 };
-      for (;;) {
-        const batch = await store.sweep({ limit: 1 });
-        assert.ok(batch.unknown + batch.retryable <= 1, "no more than the limit");
+      for (const _ of rounds()) {
+        const batch = await store.sweep({ ...sweepAll, limit: 1 });
+        const ended = batch.unknown + batch.retryable + batch.unclaimed;
+        assert.ok(ended <= 1, "no more than the limit");
         swept.unknown += batch.unknown;
         swept.retryable += batch.retryable;
-        if (batch.unknown + batch.retryable === 0) break;
+        if (ended === 0) break;
       }
       assert.ok(swept.unknown >= 1 && swept.retryable >= 2);
       assert.equal(await stateOf(store, reconcile), "unknown");
@@ -77,7 +81,7 @@ export const upkeepCases: readonly ContractCase[] = [
           const request = fresh({ leaseMs: shortMs, onCrash });
           const held = await lease(store, request);
           await passTime(shortMs + 10);
-          while ((await stateOf(store, request)) === "in_progress") await store.sweep({ limit: 1000 });
+          await sweep(store, request);
           const before = (await store.read(request)).record;
           assert.deepEqual(
             await store.settle(held, settlement),
@@ -110,7 +114,7 @@ export const upkeepCases: readonly ContractCase[] = [
       await lease(store, dead);
       await store.settle(await lease(store, kept), complete());
       await passTime(shortMs + 10);
-      for (;;) {
+      for (const _ of rounds()) {
         const batch = await store.reap({ limit: 1, expiry: "delete" });
         assert.ok(batch.deleted + batch.expired <= 1, "no more than the limit");
         if (batch.deleted === 0) break;

@@ -147,67 +147,6 @@ export const concurrencyCases: readonly Case[] = [
     },
   },
   {
-    name: "accept: a duplicate gets 202 and an address where the answer will be",
-    async run(trial) {
-      const finish = deferred();
-      const site = await trial.start({
-        policy: { onInFlight: "accept" },
-        latchkey: { statusPath: "/idempotency", tenant: (request) => request.header("x-tenant") },
-        handler: async () => {
-          await finish;
-          return json(201, { charged: 10 }, [["location", "/charges/1"]]);
-        },
-      });
-      const headers = { "x-tenant": "acme" };
-      const key = "key/1 ?";
-      const first = site.send({ key: `"${key}"`, headers });
-      await until("the handler to run", () => site.executions === 1);
-
-      const accepted = await site.send({ key: `"${key}"`, headers });
-      expect(accepted.status).toBe(202);
-      expectRetryAfter(accepted);
-      const address = String(accepted.headers.location);
-      expect(address).toBe(`/idempotency/${encodeURIComponent(key)}`);
-
-      const running = await site.send({ method: "GET", path: address, key: null, headers });
-      expect(running.status).toBe(202);
-      expect(running.headers.location).toBe(address);
-      expectRetryAfter(running);
-      const stranger = await site.send({
-        method: "GET",
-        path: address,
-        key: null,
-        headers: { "x-tenant": "zenith" },
-      });
-      expectProblem(stranger, 404, "key-not-found");
-      expectProblem(await site.send({ method: "GET", path: address, key: null }), 401, "tenant-missing");
-
-      finish.resolve();
-      expectReplay(await first, await site.send({ method: "GET", path: address, key: null, headers }));
-      expect(site.executions).toBe(1);
-    },
-  },
-  {
-    name: "accept: the address works where keys belong to an endpoint",
-    async run(trial) {
-      const finish = deferred();
-      const site = await trial.start({
-        policy: { onInFlight: "accept", scope: "tenant+endpoint" },
-        latchkey: { statusPath: "/idempotency" },
-        handler: async () => {
-          await finish;
-          return json(201, { charged: 10 });
-        },
-      });
-      const first = site.send();
-      await until("the handler to run", () => site.executions === 1);
-      const address = String((await site.send()).headers.location);
-      expect((await site.send({ method: "GET", path: address, key: null })).status).toBe(202);
-      finish.resolve();
-      expectReplay(await first, await site.send({ method: "GET", path: address, key: null }));
-    },
-  },
-  {
     name: "the status resource answers 410 once the answer has expired",
     async run(trial) {
       const clock = manualClock();

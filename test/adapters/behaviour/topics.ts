@@ -4,6 +4,7 @@ import { concurrencyCases } from "./concurrency.ts";
 import { disconnectCases } from "./disconnect.ts";
 import { failureCases } from "./failure.ts";
 import { mountingCases } from "./mounting.ts";
+import { operationCases } from "./operations.ts";
 import { refusalCases } from "./refusal.ts";
 import { replayCases } from "./replay.ts";
 import { storeCases } from "./store.ts";
@@ -20,4 +21,5 @@ export const topics: Readonly<Record<string, readonly Case[]>> = {
   streaming: streamingCases,
   "the store": storeCases,
   mounting: mountingCases,
+  operations: operationCases,
 };

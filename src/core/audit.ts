@@ -1,0 +1,33 @@
+import type { RecordId, RecordState } from "./record.ts";
+
+/** One change of a record that was not the happy path: who made it, when, from what to what, and why. */
+export interface AuditEntry extends RecordId {
+  readonly id: string;
+  readonly at: number;
+  /** The attempt that the change ended, began or was about. */
+  readonly fence: number;
+  readonly from: RecordState;
+  readonly to: RecordState;
+  /** A process's own name for the request, `sweeper`, `completer`, `reconciler`, or whom an operator's tool names. */
+  readonly by: string;
+  readonly reason: string;
+}
+
+export interface AuditQuery extends Partial<RecordId> {
+  readonly limit: number;
+  /** For the next page: the id of the last entry of this one. */
+  readonly before?: string;
+}
+
+/** The names under which Latchkey's own workers appear in the audit trail. */
+export const auditActors = { sweeper: "sweeper", completer: "completer" } as const;
+
+/** Why a record that was settled is executed again. */
+export const auditReasons = {
+  retried: "the request was sent again after an attempt that was proven not to have executed",
+  takenOver: "the process that executed this request stopped, and another one went on",
+  abandoned: "nobody went on with what was half done before it expired",
+  gaveUp: "every attempt to finish this operation has failed",
+  foundOut: "the outcome was found out",
+  unclaimed: "no worker executed the request before it expired",
+} as const;

@@ -1,0 +1,164 @@
+import { ConfigError, LatchkeyError, OperationRefusedError, StoreError } from "../core/errors.ts";
+import { fingerprintSelection } from "../core/fingerprint.ts";
+import { keyLengthMax } from "../core/key.ts";
+import type { Policy } from "../core/policy.ts";
+import type { StoredResponse } from "../core/response.ts";
+import { isTenant, scopeOf } from "../core/scope.ts";
+import type { Engine } from "../engine/engine.ts";
+import type { Execution, Settled } from "../engine/execution.ts";
+import { fromJsonText, type Jsonified, toJsonText } from "./json.ts";
+import { currentOperation, type Operation, runOperation } from "./operation.ts";
+
+/** An operation outside HTTP: a message from a queue, a webhook, a job. */
+export interface RunRequest {
+  /** On whose behalf. */
+  readonly tenant: string;
+  /** What makes a repetition the same: the id of the message, the job, the event. */
+  readonly key: string;
+  /** What the operation is about, as JSON. The same key with another input is refused. */
+  readonly input?: unknown;
+}
+
+/** Runs `work` at most once for each key, and gives every later call the result of the first. */
+export async function run<Tx, T>(
+  engine: Engine,
+  policy: Policy,
+  request: RunRequest,
+  work: (operation: Operation<Tx>) => T | Promise<T>,
+): Promise<Jsonified<T>> {
+  const { tenant, key, input } = checked(request);
+  const name = policy.name ?? "";
+  const fingerprint = fingerprintSelection({ method, path: name, selection: input ?? null });
+  if (fingerprint.kind === "refused") {
+    throw new ConfigError(
+      `the input of latchkey.run cannot be told apart from another: ${fingerprint.reason}`,
+    );
+  }
+  const scope = scopeOf({ tenant, policy: policy.scope, method, path: name });
+  const verdict = await engine.arrive({
+    scope,
+    key,
+    fingerprint: fingerprint.fingerprint,
+    // Nobody could answer for work that is a function of this process.
+    policy: {
+      ...policy,
+      keepRequest: false,
+      ...(policy.onInFlight === "accept" ? { onInFlight: "wait" } : {}),
+    },
+    route: policy.name,
+  });
+  switch (verdict.kind) {
+    case "execute":
+      return execute(verdict.execution, work);
+    case "unprotected":
+      throw new StoreError("the store did not answer, and an operation outside HTTP is not run without it");
+    case "storeDown":
+      throw new StoreError("the store did not answer: nothing was executed, try again");
+    case "replay":
+      return resultOf<T>(verdict.response);
+    case "inFlight":
+    case "accepted":
+      throw refused("in-flight", "this operation is being executed elsewhere", verdict.retryAfterMs);
+    case "mismatch":
+      throw refused("key-reused", "this key was used for another input");
+    case "absent":
+      throw refused("key-reused", "this key is not there");
+    case "unknown":
+      throw refused("outcome-unknown", "it is not known yet whether this was executed", verdict.retryAfterMs);
+    default:
+      return verdict satisfies never;
+  }
+}
+
+/** The place that a method has in an HTTP request's fingerprint and scope. */
+const method = "RUN";
+
+async function execute<Tx, T>(
+  execution: Execution,
+  work: (operation: Operation<Tx>) => T | Promise<T>,
+): Promise<Jsonified<T>> {
+  // A call that outlives its time, or its lease, is not waited for.
+  const givenUp = new Promise<Settled>((resolve) => {
+    execution.onGivenUp = resolve;
+  });
+  const settled = runOperation(execution, async () => {
+    let text: string;
+    try {
+      text = toJsonText(await work(currentOperation<Tx>()), "the result of latchkey.run");
+    } catch (error) {
+      const settled = await execution.settle({ kind: "threw", error, response: failure(error) });
+      // Its answer was committed before it threw, and is what every later call gets.
+      if (settled.kind === "stored" && settled.response.status === doneStatus) return settled;
+      throw error;
+    }
+    return execution.settle({ kind: "answered", response: json(doneStatus, text) });
+  });
+  const outcome = await Promise.race([settled, givenUp]);
+  switch (outcome.kind) {
+    case "stored":
+      return resultOf<T>(outcome.response);
+    case "suspended":
+      throw refused("outcome-unknown", "it is not known whether this was executed", outcome.retryAfterMs);
+    case "lost":
+      throw refused("lease-lost", "another process has taken this operation over", 1000);
+    case "timedOut":
+      throw refused("execution-timeout", "the operation took too long", 1000);
+    case "storeDown":
+      throw new StoreError(
+        "the operation ran, and its result could not be stored yet: ask again with the same key",
+      );
+    case "released":
+      throw refused("in-flight", "the operation was given back without a result", 1000);
+    default:
+      return outcome satisfies never;
+  }
+}
+
+function checked(request: RunRequest): RunRequest {
+  const { tenant, key } = request;
+  if (!isTenant(tenant)) throw new ConfigError("latchkey.run needs the tenant on whose behalf it runs");
+  if (typeof key !== "string" || key === "" || key.length > keyLengthMax || !/^[ -~]*$/.test(key)) {
+    throw new ConfigError(`latchkey.run needs a key of 1 to ${keyLengthMax} printable ASCII characters`);
+  }
+  return request;
+}
+
+const doneStatus = 200;
+const failedStatus = 500;
+
+function failure(error: unknown): StoredResponse {
+  return json(
+    failedStatus,
+    JSON.stringify({ message: error instanceof Error ? error.message : String(error) }),
+  );
+}
+
+function json(status: number, text: string): StoredResponse {
+  return { kind: "full", status, headers: [["content-type", "application/json"]], body: Buffer.from(text) };
+}
+
+/** What was stored, which is what every later call gets as well. */
+function resultOf<T>(response: StoredResponse): Jsonified<T> {
+  if (response.kind === "omitted") throw new StoreError("the result was too large to be stored");
+  const text = Buffer.from(response.body).toString();
+  if (response.status >= 400) {
+    const { message } = JSON.parse(text) as { message: string };
+    throw new LatchkeyError("operation-failed", message);
+  }
+  const isJson = response.headers.some(([name, value]) => name === "content-type" && /json/.test(value));
+  return isJson ? fromJsonText<T>(text) : (text as Jsonified<T>);
+}
+
+function refused(
+  code: OperationRefusedError["code"],
+  what: string,
+  retryAfterMs?: number,
+): OperationRefusedError {
+  const then =
+    retryAfterMs === undefined ? "use another key for another input" : "call it again with the same key";
+  return new OperationRefusedError(
+    code,
+    `${what}: ${then}`,
+    retryAfterMs === undefined ? {} : { retryAfterMs },
+  );
+}

@@ -1,0 +1,122 @@
+import { auditReasons } from "../../core/audit.ts";
+import { answerOf, type Decision, decide, isAnswer } from "../../core/decide.ts";
+import { noProgress } from "../../core/phase.ts";
+import type { IdempotencyRecord, InProgressRecord } from "../../core/record.ts";
+import type { Reservation, ReserveRequest } from "../../core/store.ts";
+import { encodeRequest } from "../../core/stored-request.ts";
+import { crashReason } from "../../core/transition.ts";
+import type { Parameter } from "./database.ts";
+import type { Queries } from "./queries.ts";
+import { durationMs, type ReadRow, type ReserveRow, recordOf } from "./rows.ts";
+import { read, suspendCrashed, takeOver } from "./statements/records.ts";
+import { recordName } from "./statements/sql.ts";
+
+/** Undefined when another request changed the record meanwhile. `statement` inserts a new record or finds the old. */
+export async function tryToReserve(
+  queries: Queries,
+  statement: string,
+  request: ReserveRequest,
+  session: number | null,
+): Promise<Reservation | undefined> {
+  const parameters = newRecordParameters(request, session);
+  const row = await look(queries, statement, request, parameters);
+  if (row.inserted) {
+    return reservationOf(request, { fence: 1, after: "absent", progress: noProgress, createdAt: row.now });
+  }
+  const record = recordOf(request, row);
+  if (record === undefined) return request.mode === "claim" ? { kind: "absent" } : undefined;
+  const decision = decide(record, request, row.now);
+  if (isAnswer(decision)) return answerOf(decision);
+  if (decision.kind === "suspend") return suspend(queries, request, decision.record);
+  const taken = await queries.all(takeOver, [
+    ...parameters,
+    ...takeOverParameters(request, record, decision),
+  ]);
+  if (taken.length === 0) return undefined;
+  return decision.kind === "accept" ? { kind: "pending" } : reservationOf(request, decision);
+}
+
+/** A worker comes for a record that is there, and must not make one. */
+async function look(
+  queries: Queries,
+  statement: string,
+  request: ReserveRequest,
+  parameters: readonly Parameter[],
+): Promise<ReserveRow> {
+  if (request.mode !== "claim") return queries.one<ReserveRow>(statement, parameters);
+  const row = await queries.one<ReadRow>(read, [request.scope, request.key]);
+  return { ...row, inserted: false };
+}
+
+type Taking = Extract<Decision, { kind: "execute" | "accept" }>;
+
+/** What an inserted or taken record is to the request: a lease, or nothing but accepted. */
+function reservationOf(
+  { scope, key, owner, mode }: ReserveRequest,
+  { fence, after, progress, createdAt }: Omit<Extract<Decision, { kind: "execute" }>, "kind">,
+): Reservation {
+  if (mode === "accept") return { kind: "pending" };
+  return { kind: "execute", after, lease: { scope, key, fence, owner }, progress, createdAt };
+}
+
+/** As `newRecord` takes them. What is only accepted has no owner, no session and no lease. */
+function newRecordParameters(request: ReserveRequest, session: number | null): Parameter[] {
+  const accepts = request.mode === "accept";
+  const encoded = request.request && encodeRequest(request.request);
+  return [
+    request.scope,
+    request.key,
+    request.fingerprint,
+    request.onCrash,
+    accepts ? null : request.owner,
+    accepts ? null : session,
+    accepts ? null : durationMs(request.leaseMs),
+    durationMs(request.retentionMs),
+    accepts ? "pending" : "in_progress",
+    request.route ?? null,
+    encoded?.head ?? null,
+    encoded?.body ?? null,
+    durationMs(request.reconcileAfterMs),
+  ];
+}
+
+function takeOverParameters(request: ReserveRequest, found: IdempotencyRecord, taking: Taking): Parameter[] {
+  const isNewUse = taking.kind === "accept" ? taking.isNewUse : taking.after === "expired";
+  const reason = isNewUse ? null : auditReason(found);
+  return [found.fence, found.state, isNewUse, taking.fence, request.owner, reason];
+}
+
+/** Why this is worth an entry in the audit trail; null where it is the happy path. */
+function auditReason({ state }: IdempotencyRecord): string | null {
+  switch (state) {
+    case "failed_retryable":
+      return auditReasons.retried;
+    case "in_progress":
+      return auditReasons.takenOver;
+    case "pending":
+    case "completed":
+    case "unknown":
+    case "expired":
+      return null;
+    default:
+      return state satisfies never;
+  }
+}
+
+async function suspend(
+  queries: Queries,
+  request: ReserveRequest,
+  crashed: InProgressRecord,
+): Promise<Reservation | undefined> {
+  const suspended = await queries.all(suspendCrashed, [
+    request.scope,
+    request.key,
+    crashed.fence,
+    crashed.owner,
+    crashReason,
+    recordName(request),
+    request.owner,
+  ]);
+  if (suspended.length === 0) return undefined;
+  return { kind: "unknown", retryAfterMs: crashed.reconcileAfterMs, discovered: true };
+}

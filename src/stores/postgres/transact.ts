@@ -1,0 +1,78 @@
+import { randomUUID } from "node:crypto";
+import { StoreError } from "../../core/errors.ts";
+import { encodeProgress } from "../../core/phase.ts";
+import { encodeResponse } from "../../core/response.ts";
+import type { Lease, PhaseCommit, TransactAnswer } from "../../core/store.ts";
+import type { Database, Parameter, Query } from "./database.ts";
+import { storeError } from "./errors.ts";
+import { messagesJson } from "./outbox.ts";
+import { durationMs } from "./rows.ts";
+import { markTransaction, phase } from "./statements/phases.ts";
+import { recordName } from "./statements/sql.ts";
+
+/**
+ * Runs business writes and commits them together with what they mean for the record, if the lease is still held. The
+ * lease is looked at last: a locked record would make the heartbeats of the whole process wait for the business code.
+ */
+export async function transact<Tx, T>(
+  database: Database<Tx>,
+  lease: Lease,
+  work: (tx: Tx) => T | Promise<T>,
+  commit: (result: T) => PhaseCommit,
+): Promise<TransactAnswer<T>> {
+  const mark = randomUUID();
+  let thrown: { readonly error: unknown } | undefined;
+  try {
+    return await database.transaction(
+      async (query, tx) => {
+        const { result, committed } = await attempt(work, commit, tx).catch((error: unknown) => {
+          thrown = { error };
+          throw error;
+        });
+        const expiresAt = await writeDown(query, lease, mark, committed);
+        return { kind: "committed", result, expiresAt };
+      },
+      { beginWith: markTransaction(mark) },
+    );
+  } catch (error) {
+    if (error === lost) return { kind: "lost" };
+    // Only what the business code threw is thrown on as it is, and only if it was rolled back.
+    if (thrown !== undefined && thrown.error === error) throw error;
+    throw storeError(error);
+  }
+}
+
+/** Thrown to roll back, and never seen outside. */
+const lost = new Error("the lease is lost");
+
+async function attempt<Tx, T>(
+  work: (tx: Tx) => T | Promise<T>,
+  commit: (result: T) => PhaseCommit,
+  tx: Tx,
+): Promise<{ result: T; committed: PhaseCommit }> {
+  const result = await work(tx);
+  return { result, committed: commit(result) };
+}
+
+/** Answers when the record expires. */
+async function writeDown(query: Query, lease: Lease, mark: string, commit: PhaseCommit): Promise<number> {
+  const { progress, onCrash, messages, response } = commit;
+  const parameters: Parameter[] = [lease.scope, lease.key, lease.fence, lease.owner];
+  parameters.push(mark, encodeProgress(progress), onCrash);
+  if (response !== undefined) {
+    const { status, head, body } = encodeResponse(response.response);
+    parameters.push(status, head, body, durationMs(response.retentionMs), recordName(lease));
+  }
+  if (messages.length > 0) parameters.push(messagesJson(messages));
+  const [row] = await query<{ intact: boolean; expires: number | null }>(
+    phase({ completes: response !== undefined, enqueues: messages.length > 0 }),
+    parameters,
+  );
+  if (!row?.intact) {
+    throw new StoreError(
+      "the transaction of an atomic phase had ended before the phase did: leave COMMIT and ROLLBACK to Latchkey",
+    );
+  }
+  if (row.expires === null) throw lost;
+  return row.expires;
+}

@@ -1,0 +1,96 @@
+import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
+import type { IdempotencyRecord, RecordId } from "../../core/record.ts";
+import { encodeResponse, type StoredResponse } from "../../core/response.ts";
+import type { Lease } from "../../core/store.ts";
+import { decodeRequest, encodeRequest, type StoredRequest } from "../../core/stored-request.ts";
+import { AuditTrail, type Why } from "./audit.ts";
+import type { SqliteDatabase } from "./driver.ts";
+import { type RowExtras, recordOf, rowOf } from "./row.ts";
+import { prepareStatements, type Statements } from "./statements.ts";
+
+/** A record with what else its row says. */
+export interface Entry extends RowExtras {
+  readonly record: IdempotencyRecord;
+}
+
+/** The records of one connection. Whoever writes is in a transaction. */
+export class Records {
+  readonly statements: Statements;
+  readonly #audit: AuditTrail;
+
+  constructor(database: SqliteDatabase) {
+    this.statements = prepareStatements(database);
+    this.#audit = new AuditTrail(database);
+  }
+
+  get({ scope, key }: RecordId): Entry | undefined {
+    const row = this.statements.readRecord.get(scope, key);
+    if (row === undefined) return undefined;
+    return {
+      record: recordOf({ scope, key }, row),
+      lastOwner: row.owner as string | null,
+      requestHead: row.request_head as string | null,
+    };
+  }
+
+  /** The entry that this lease is about, whatever has become of its execution. */
+  getOf(lease: Lease): Entry | undefined {
+    const entry = this.get(lease);
+    return entry?.record.fence === lease.fence && entry.lastOwner === lease.owner ? entry : undefined;
+  }
+
+  put(record: IdempotencyRecord, extras: RowExtras): void {
+    this.statements.writeRecord.run(...rowOf(record, extras));
+  }
+
+  /** Writes a record with a request of its own, in place of what was kept before. */
+  putWithRequest(
+    record: IdempotencyRecord,
+    {
+      lastOwner,
+      request,
+    }: { readonly lastOwner: string | null; readonly request: StoredRequest | undefined },
+  ): void {
+    if (request === undefined) {
+      this.put(record, { lastOwner, requestHead: null });
+      return;
+    }
+    const { head, body } = encodeRequest(request);
+    this.put(record, { lastOwner, requestHead: head });
+    this.statements.writeRequestBody.run(record.scope, record.key, body);
+  }
+
+  /** Somebody else than the owner moves a record on, off the happy path: the owner's word counts no more. */
+  move(entry: Entry, to: IdempotencyRecord, why: Why & { readonly at: number }): void {
+    this.put(to, { lastOwner: null, requestHead: entry.requestHead });
+    this.audit(entry.record, to, why);
+  }
+
+  /** Completes what this lease holds; false if it does not hold it, or not any more. */
+  complete(
+    lease: Lease,
+    response: StoredResponse,
+    times: { readonly now: number; readonly expiresAt: number },
+  ) {
+    const { scope, key, fence, owner } = lease;
+    const { status, head, body } = encodeResponse(response);
+    const { now, expiresAt } = times;
+    const { completeLease } = this.statements;
+    return completeLease.run(status, head, body, now, expiresAt, scope, key, fence, owner) === 1;
+  }
+
+  requestOf({ record, requestHead }: Entry): StoredRequest | undefined {
+    if (requestHead === null) return undefined;
+    const body = this.statements.readRequestBody.get(record.scope, record.key)?.body;
+    return decodeRequest({ head: requestHead, body: (body as Uint8Array | null) ?? new Uint8Array() });
+  }
+
+  audit(from: IdempotencyRecord, to: IdempotencyRecord, why: Why & { readonly at: number }): void {
+    const { scope, key, fence } = to;
+    this.#audit.write({ scope, key, fence, from: from.state, to: to.state, ...why });
+  }
+
+  readAudit(query: AuditQuery): readonly AuditEntry[] {
+    return this.#audit.read(query);
+  }
+}

@@ -1,0 +1,290 @@
+import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
+import Module from "node:module";
+import { join } from "node:path";
+import Database from "libsql";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { ConfigError, StoreError } from "../../src/core/errors.ts";
+import { loadMigrations } from "../../src/stores/migrations.ts";
+import { openDatabase, Statement } from "../../src/stores/sqlite/driver.ts";
+import { sqliteStore } from "../../src/stores/sqlite/store.ts";
+import {
+  claimAll,
+  complete,
+  everyByte,
+  kept,
+  lease,
+  pragma,
+  release,
+  request,
+  suspend,
+  useFolder,
+} from "./sqlite-support.ts";
+
+const place = useFolder();
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+describe("opening a database", () => {
+  it("makes the folder when it is missing", async () => {
+    const store = sqliteStore(join(place.folder, "not", "yet", "records.db"));
+    await lease(store, request());
+    await store.close();
+  });
+
+  it("keeps every record through close and reopen, byte for byte", async () => {
+    const first = sqliteStore(place.path);
+    const completed = request();
+    const released = request();
+    const suspended = request();
+    const running = request({ onCrash: "resume", request: kept });
+    const pending = request({ mode: "accept", request: kept, route: "rides", onCrash: "resume" });
+    await first.settle(await lease(first, completed), complete(everyByte));
+    await first.settle(await lease(first, released), release);
+    await first.settle(await lease(first, suspended), suspend);
+    const held = await lease(first, running);
+    await first.advance(held, { progress: [{ kind: "atomic", name: "a", result: "1" }], onCrash: "retry" });
+    expect((await first.reserve(pending)).kind).toBe("pending");
+    const ids = [completed, released, suspended, running, pending];
+    const before = await Promise.all(ids.map((id) => first.read(id)));
+    await first.close();
+
+    const second = sqliteStore(place.path);
+    const after = await Promise.all(ids.map((id) => second.read(id)));
+    expect(after.map(({ record }) => record)).toEqual(before.map(({ record }) => record));
+    expect(await second.renew([held], 60_000)).toEqual(["held"]);
+    expect((await second.settle(held, complete())).kind).toBe("settled");
+    expect((await second.claimResumable(claimAll)).claimed).toMatchObject([{ request: kept }]);
+    expect(await second.audit({ limit: 10 })).toHaveLength(2);
+    await second.close();
+  });
+
+  it("leaves everything in the file itself when it is closed", async () => {
+    const store = sqliteStore(place.path);
+    const asked = request();
+    await store.settle(await lease(store, asked), complete());
+    await store.close();
+    copyFileSync(place.path, join(place.folder, "copy.db"));
+    const copy = sqliteStore(join(place.folder, "copy.db"));
+    expect((await copy.reserve(asked)).kind).toBe("replay");
+    await copy.close();
+  });
+
+  it("writes ahead and waits for the disk at every commit", async () => {
+    const database = new Database(place.path);
+    database.exec("PRAGMA synchronous = OFF");
+    sqliteStore(database);
+    expect(pragma(database, "journal_mode")).toBe("wal");
+    expect(pragma(database, "synchronous")).toBe(2);
+    expect(pragma(database, "fullfsync")).toBe(1);
+    expect(pragma(database, "busy_timeout")).toBe(2_000);
+    database.close();
+
+    // The same settings are made for a file that the store opens itself; what the file remembers of them shows it.
+    await sqliteStore(join(place.folder, "own.db")).close();
+    const own = new Database(join(place.folder, "own.db"));
+    expect(pragma(own, "journal_mode")).toBe("wal");
+    own.close();
+  });
+
+  it("does not wait for the disk at every commit when told so", () => {
+    const database = new Database(place.path);
+    sqliteStore(database, { synchronous: "normal" });
+    expect(pragma(database, "journal_mode")).toBe("wal");
+    expect(pragma(database, "synchronous")).toBe(1);
+    database.close();
+  });
+
+  it("refuses a database in memory, which would forget everything", () => {
+    expect(() => sqliteStore(":memory:")).toThrow(ConfigError);
+    expect(() => sqliteStore(":memory:")).toThrow(/memoryStore\(\)/);
+    expect(() => sqliteStore(new Database(":memory:"))).toThrow(/memoryStore\(\)/);
+  });
+
+  it.each([
+    ["libsql and better-sqlite3", { code: "SQLITE_BUSY_RECOVERY" }],
+    ["node:sqlite", { code: "ERR_SQLITE_ERROR", errcode: 261 }],
+  ])("tries again when another process opens the file at this moment, as %s report it", (_, reported) => {
+    const database = new Database(place.path);
+    const exec = database.exec.bind(database);
+    let locked = 3;
+    vi.spyOn(database, "exec").mockImplementation((sql) => {
+      if (!sql.includes("journal_mode") || locked === 0) return exec(sql);
+      locked -= 1;
+      throw Object.assign(new Error("database is locked"), reported);
+    });
+    sqliteStore(database);
+    expect(locked).toBe(0);
+    expect(pragma(database, "journal_mode")).toBe("wal");
+    database.close();
+  });
+
+  it("closes the file again when it cannot be used", () => {
+    const close = vi.fn();
+    class DatabaseSync {
+      close = close;
+      exec() {
+        throw new Error("disk I/O error");
+      }
+    }
+    withModules({ "node:sqlite": { DatabaseSync } });
+    expect(() => sqliteStore(place.path)).toThrow(
+      `the SQLite database ${place.path} cannot be used: disk I/O error`,
+    );
+    expect(close).toHaveBeenCalledOnce();
+  });
+
+  it("refuses a file that is not a database, and says which", () => {
+    writeFileSync(place.path, "These are my holiday plans, and no database. ".repeat(100));
+    expect(() => sqliteStore(place.path)).toThrow(StoreError);
+    expect(() => sqliteStore(place.path)).toThrow(
+      `the SQLite database ${place.path} cannot be used: file is not a database`,
+    );
+    expect(readFileSync(place.path, "utf8")).toContain("holiday plans");
+  });
+
+  it("refuses a damaged database, and says which", async () => {
+    await sqliteStore(place.path).close();
+    const bytes = readFileSync(place.path);
+    bytes.fill(0xa5, 100, 4096); // The rest of the first page, where the tables are listed.
+    writeFileSync(join(place.folder, "damaged.db"), bytes);
+    expect(() => sqliteStore(join(place.folder, "damaged.db"))).toThrow(
+      /damaged\.db cannot be used: .*malformed/,
+    );
+  });
+
+  it("refuses a database that a newer Latchkey migrated, and leaves it alone", async () => {
+    await sqliteStore(place.path).close();
+    const database = new Database(place.path);
+    database.exec("INSERT INTO latchkey_migrations VALUES (3, 'from_the_future', 0)");
+    const error = thrownBy(() => sqliteStore(place.path));
+    expect(error).toBeInstanceOf(ConfigError);
+    expect(error).toHaveProperty("message", expect.stringContaining("by a newer Latchkey"));
+    expect(database.prepare("SELECT count(*) AS count FROM latchkey_migrations").get()).toMatchObject({
+      count: 3,
+    });
+    database.close();
+  });
+
+  it("keeps what an older Latchkey wrote, and what refers to it", async () => {
+    const database = new Database(place.path);
+    database.exec("PRAGMA foreign_keys = ON");
+    const [first] = loadMigrations(new URL("../../src/stores/sqlite/migrations/", import.meta.url));
+    if (first === undefined) expect.fail("there is no migration");
+    database.exec(`
+      CREATE TABLE latchkey_migrations (id INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL);
+      INSERT INTO latchkey_migrations VALUES (1, 'records', 0);
+      ${first.sql};
+      CREATE TABLE rides (
+        id INTEGER PRIMARY KEY, scope TEXT, key TEXT,
+        FOREIGN KEY (scope, key) REFERENCES latchkey_records (scope, key) ON DELETE SET NULL);`);
+    const insert = database.prepare(`
+      INSERT INTO latchkey_records (
+               scope, key, state, fingerprint, fence, on_crash, created_at, expires_at, owner, lease_until,
+               reconcile_after, reason, completed_at, response_status, response_head, response_body)
+      VALUES ('tenant', ?, ?, 'v1:first', 3, 'reconcile', 1, 9999999999999, ?, ?, ?, ?, ?, ?, ?, ?)`);
+    insert.run("a", "in_progress", "owner", 9999999999999, null, null, null, null, null, null);
+    insert.run("b", "completed", "owner", null, null, null, 2, 201, '{"v":1,"headers":[]}', everyByte);
+    insert.run("c", "failed_retryable", "owner", null, null, "nothing was sent", null, null, null, null);
+    insert.run("d", "unknown", null, null, 5, "no answer came", null, null, null, null);
+    insert.run("e", "expired", null, null, null, null, null, null, null, null);
+    database.exec("INSERT INTO rides VALUES (1, 'tenant', 'b')");
+
+    const store = sqliteStore(database);
+    const read = async (key: string) => (await store.read({ scope: "tenant", key })).record;
+    const common = { fence: 3, progress: [], route: undefined };
+    expect(await read("a")).toMatchObject({ ...common, state: "in_progress", owner: "owner" });
+    expect(await read("b")).toMatchObject({ ...common, state: "completed", response: { body: everyByte } });
+    expect(await read("c")).toMatchObject({ ...common, state: "failed_retryable", resumeAfter: undefined });
+    expect(await read("d")).toMatchObject({ ...common, reconcileAttempts: 0, escalatedAt: undefined });
+    expect(await read("e")).toMatchObject({ ...common, state: "expired" });
+    expect(database.prepare("SELECT key FROM rides").get()).toMatchObject({ key: "b" });
+    expect(await store.claimUnknown(claimAll)).toMatchObject([{ key: "d", reconcileAttempts: 1 }]);
+    const held = { scope: "tenant", key: "a", fence: 3, owner: "owner" };
+    expect((await store.settle(held, complete())).kind).toBe("settled");
+    database.close();
+  });
+
+  it("remembers which migrations were applied, and when", async () => {
+    const database = new Database(place.path);
+    sqliteStore(database, { clock: () => 1_767_225_600_000 });
+    sqliteStore(database, { clock: () => 1_800_000_000_000 });
+    expect(database.prepare("SELECT id, name, applied_at FROM latchkey_migrations").all()).toEqual([
+      { id: 1, name: "records", applied_at: 1_767_225_600_000 },
+      { id: 2, name: "operations", applied_at: 1_767_225_600_000 },
+    ]);
+    database.close();
+  });
+
+  it("closes what it opened, and leaves the user's own connection open", async () => {
+    const database = new Database(place.path);
+    const store = sqliteStore(database);
+    await store.close();
+    expect(pragma(database, "journal_mode")).toBe("wal");
+    database.close();
+  });
+});
+
+describe("the driver", () => {
+  it("is Node's own where there is one", () => {
+    class DatabaseSync {}
+    withModules({ "node:sqlite": { DatabaseSync }, libsql: class {}, "better-sqlite3": class {} });
+    expect(openDatabase(place.path)).toBeInstanceOf(DatabaseSync);
+  });
+
+  it("is better-sqlite3 where there is nothing else", () => {
+    class BetterSqlite {}
+    withModules({ "better-sqlite3": BetterSqlite });
+    expect(openDatabase(place.path)).toBeInstanceOf(BetterSqlite);
+  });
+
+  it("makes no difference to what a statement answers", () => {
+    const database = new Database(place.path);
+    database.exec("CREATE TABLE samples (number INTEGER, bytes BLOB)");
+    const write = new Statement(database, "INSERT INTO samples VALUES (?, ?)");
+    expect(write.run(1_767_225_600_001, new Uint8Array([1, 2, 3]))).toBe(1);
+    const expected = { number: 1_767_225_600_001, bytes: new Uint8Array([1, 2, 3]) };
+    for (const bigints of [false, true]) {
+      const read = new Statement(database.defaultSafeIntegers(bigints), "SELECT number, bytes FROM samples");
+      expect(read.get()).toMatchObject(expected);
+      expect(read.all()).toMatchObject([expected]);
+    }
+    expect(new Statement(database, "SELECT 1 WHERE 0").get()).toBeUndefined();
+    database.close();
+
+    // Node makes small buffers as views into a large one, and other drivers may hand out such.
+    const row = { bytes: Buffer.from([1, 2, 3]) };
+    const statement = { run: () => ({ changes: 1n }), get: () => row, all: () => [row] };
+    const other = new Statement({ exec() {}, prepare: () => statement, close() {} }, "");
+    expect(other.run()).toBe(1);
+    expect(other.get()).toEqual({ bytes: new Uint8Array([1, 2, 3]) });
+  });
+
+  it("is asked for in one sentence where there is none", () => {
+    withModules({});
+    expect(() => sqliteStore(place.path)).toThrow(ConfigError);
+    expect(() => sqliteStore(place.path)).toThrow(/npm install libsql.* Node 22\.13 or newer/);
+  });
+});
+
+function thrownBy(run: () => unknown): unknown {
+  try {
+    run();
+  } catch (error) {
+    return error;
+  }
+  return expect.fail("nothing was thrown");
+}
+
+/** Makes `require` find these SQLite drivers and no others. */
+function withModules(modules: Readonly<Record<string, unknown>>): void {
+  const drivers = ["node:sqlite", "libsql", "better-sqlite3"];
+  const loader = Module as unknown as { _load(name: string, ...rest: unknown[]): unknown };
+  const load = loader._load;
+  vi.spyOn(loader, "_load").mockImplementation((name, ...rest) => {
+    if (!drivers.includes(name)) return load.call(loader, name, ...rest);
+    if (Object.hasOwn(modules, name)) return modules[name];
+    throw new Error(`Cannot find module '${name}'`);
+  });
+}

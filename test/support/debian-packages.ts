@@ -1,0 +1,70 @@
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, readdir, rename, rm } from "node:fs/promises";
+import { homedir } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+
+/** A program that is on PATH already. */
+export function onPath(program: string): string | undefined {
+  return (process.env.PATH ?? "")
+    .split(delimiter)
+    .filter((folder) => folder !== "")
+    .map((folder) => join(folder, program))
+    .find((path) => existsSync(path));
+}
+
+export interface UnpackOptions {
+  readonly packages: readonly string[];
+  /** Changes what was unpacked into `folder`, for programs that want to know where they are: `home` in the end. */
+  readonly prepare?: (folder: string, home: string) => Promise<void>;
+}
+
+/**
+ * The folder into which Debian's packages were unpacked, without root and without installing anything. Downloaded once
+ * for each user, from whatever sources the system has.
+ */
+export async function unpackDebianPackages({ packages, prepare }: UnpackOptions): Promise<string> {
+  const name = createHash("sha256").update(packages.join(" ")).digest("hex").slice(0, 12);
+  const cache = process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache");
+  const home = join(cache, "latchkey-test", `${packages[0]}-${process.arch}-${name}`);
+  if (existsSync(home)) return home;
+
+  await mkdir(dirname(home), { recursive: true });
+  const work = await mkdtemp(`${home}-`);
+  try {
+    const unpacked = join(work, "unpacked");
+    await mkdir(unpacked);
+    await download(packages, work);
+    for (const file of await readdir(join(work, "packages"))) {
+      await run("dpkg-deb", ["--extract", join(work, "packages", file), unpacked]);
+    }
+    await prepare?.(unpacked, home);
+    // All or nothing, because several test files may be doing this at once; the first one is as good as the others.
+    await rename(unpacked, home).catch((error: unknown) => {
+      if (!existsSync(home)) throw error;
+    });
+    return home;
+  } finally {
+    await rm(work, { recursive: true, force: true });
+  }
+}
+
+async function download(packages: readonly string[], work: string): Promise<void> {
+  // The lists of packages may be missing or old, as in most images, and only root may refresh the system's own.
+  const [lists, archives, target] = ["state/lists/partial", "cache/archives/partial", "packages"].map(
+    (folder) => join(work, folder),
+  );
+  for (const folder of [lists, archives, target]) await mkdir(folder ?? work, { recursive: true });
+  const options = [
+    ...["-o", `Dir::State=${join(work, "state")}`],
+    ...["-o", `Dir::Cache=${join(work, "cache")}`],
+    ...["-o", "Dir::State::Status=/var/lib/dpkg/status"],
+    ...(process.getuid?.() === 0 ? ["-o", "APT::Sandbox::User=root"] : []),
+  ];
+  await run("apt-get", [...options, "update"]);
+  await run("apt-get", [...options, "download", ...packages], { cwd: target });
+}
