@@ -134,15 +134,21 @@ describe.each(businesses)("the phases of an operation on %s", (_name, open) => {
   it("of a stale owner cannot commit: its business writes roll back", async () => {
     const other = start(business.another());
     let wake = () => {};
+    let began = () => {};
     const slept = new Promise<void>((resolve) => {
       wake = resolve;
+    });
+    const begun = new Promise<void>((resolve) => {
+      began = resolve;
     });
     const stale = latchkey.run(request, async (op) => {
       // What a stopped process does not do: renew its lease.
       latchkey.engine.close();
+      began();
       await slept;
       return book(op, "stale");
     });
+    await begun;
     const taken = await retried(() => other.run(request, (op) => book(op, "fresh")));
     expect(taken).toEqual({ ride: "fresh" });
     wake();

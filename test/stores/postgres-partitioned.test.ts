@@ -242,6 +242,20 @@ describe("reaping", () => {
     expect(await reap()).toEqual({ deleted: 0, expired: 0 });
   });
 
+  it("drops what another process had detached before it died", async () => {
+    const first = request(aDayAhead);
+    await store.settle(await leaseOf(store, first), { ...complete, retentionMs: 0 });
+    await age(first);
+    const name = "SELECT latchkey_partition_name(latchkey_bucket(now() - interval '3 days')) AS name";
+    const { rows } = await pool.query<{ name: string }>(name);
+    await pool.query(`ALTER TABLE latchkey_records DETACH PARTITION ${rows[0]?.name}`);
+    const isThere = async () =>
+      (await pool.query("SELECT to_regclass($1) IS NOT NULL AS there", [rows[0]?.name])).rows[0].there;
+    expect(await isThere()).toBe(true);
+    await reap();
+    expect(await isThere()).toBe(false);
+  });
+
   it("waits no longer than moments for its turn, and drops next time", async () => {
     const first = request(aDayAhead);
     await store.settle(await leaseOf(store, first), { ...complete, retentionMs: 0 });

@@ -178,7 +178,7 @@ export const operationCases: readonly Case[] = [
       expect((await site.send({ headers: { "x-tenant": "acme" } })).status).toBe(202);
       expect(await workerOf(site).runOnce()).toEqual({ dispatched: 0, failed: 1, gaveUp: 0 });
       await site.happened("worker_error", ({ error }) =>
-        /answered 401 to a kept request/.test(String(error)),
+        /answered 401 tenant-missing to a kept request/.test(String(error)),
       );
       expect(site.executions).toBe(0);
     },

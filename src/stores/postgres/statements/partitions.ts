@@ -145,6 +145,12 @@ FROM (
 WHERE bucket + latchkey_partition_width() <= now()
 ORDER BY bucket`;
 
+/** Partitions that are none any more: everything in them has been moved or is over. */
+export const detachedPartitions = `
+SELECT c.relname AS name FROM pg_class AS c
+WHERE c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'latchkey_records'::regclass)
+  AND c.relkind = 'r' AND NOT c.relispartition AND c.relname ~ '^latchkey_records_\\d{8}_\\d{6}$'`;
+
 /** What must outlive its partition: what is not settled, waits to be finished, or is to be kept for longer. */
 const leftovers = (partition: string) => `
   SELECT scope, key FROM ${partition} WHERE state = 'in_progress' AND lease_until > '-infinity'
