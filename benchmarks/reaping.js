@@ -19,6 +19,7 @@ const { values } = parseArgs({
     rounds: { type: "string", default: "12" },
     seconds: { type: "string", default: "5" },
     rate: { type: "string", default: "300" },
+    only: { type: "string" },
   },
 });
 const rows = Number(values.rows);
@@ -32,8 +33,8 @@ const body = new TextEncoder().encode(JSON.stringify({ id: "ch_1", amount: 500, 
 const server = await startServer();
 try {
   console.log(`Node ${process.version}, ${cpus().length} cores, ${server.version}, ${rate} requests/s`);
-  await measureBatches();
-  await measureDrop();
+  if (values.only !== "drop") await measureBatches();
+  if (values.only !== "batches") await measureDrop();
 } finally {
   await server.stop();
 }
@@ -101,14 +102,29 @@ async function measureDrop() {
   });
   const traffic = live(store, 10);
   await sleep(5_000);
+  const name = await pool.query(
+    "SELECT latchkey_partition_name(latchkey_bucket(now() - interval '3 days')) AS name",
+  );
+  const partition = name.rows[0].name;
+  const isThere = async (/** @type {string} */ condition) =>
+    (
+      await pool.query(`SELECT EXISTS (SELECT FROM pg_class WHERE relname = $1 AND ${condition}) AS there`, [
+        partition,
+      ])
+    ).rows[0].there;
   const begun = performance.now();
-  const { deleted } = await reaper(reaping).runOnce();
-  const took = performance.now() - begun;
+  const reaped = reaper(reaping).runOnce();
+  // What anybody could have to wait for is over when the partition is not a part of the table any more.
+  while (await isThere("relispartition")) await sleep(1);
+  const detached = performance.now();
+  const { deleted } = await reaped;
+  if (await isThere("true")) throw new Error("the partition was not dropped");
+  const dropped = performance.now();
   const latencies = await traffic;
   const left = await pool.query("SELECT count(*)::int AS n FROM latchkey_records WHERE scope = 'expired'");
   console.log(
-    `partition dropped in ${ms(took)} (about ${deleted} records; ${left.rows[0].n} outlived it), ` +
-      `live requests beside it: p99 ${ms(percentile(latencies, 0.99))}, slowest ${ms(percentile(latencies, 1))}`,
+    `partition detached after ${ms(detached - begun)}, dropped ${ms(dropped - detached)} later (about ${deleted} records; ` +
+      `${left.rows[0].n} outlived it); live requests beside it: p99 ${ms(percentile(latencies, 0.99))}, slowest ${ms(percentile(latencies, 1))}`,
   );
   await end();
 }
