@@ -43,23 +43,8 @@ export function accepted(
   next: { readonly fence: number; readonly isNewUse: boolean },
   now: number,
 ): PendingRecord {
-  const { scope, key, fingerprint, onCrash, reconcileAfterMs, route } = request;
-  const before = next.isNewUse ? undefined : previous;
-  return {
-    state: "pending",
-    scope,
-    key,
-    fingerprint,
-    fence: next.fence,
-    onCrash,
-    reconcileAfterMs,
-    route,
-    progress: before?.progress ?? noProgress,
-    createdAt: before?.createdAt ?? now,
-    expiresAt: now + request.retentionMs,
-    resumeAfter: now,
-    claims: 0,
-  };
+  const record = reserved(previous, request, next, now);
+  return { ...common(record), state: "pending", resumeAfter: now, claims: 0 };
 }
 
 /** The record after its owner said what happened. */

@@ -5,6 +5,7 @@ import { createLatchkey, currentOperation, type Latchkey, type LatchkeyEvent } f
 import { migrate, postgresStore } from "../../src/stores/postgres/store.ts";
 import { reaper, reconciler, relay, sweeper } from "../../src/workers/workers.ts";
 import { freshDatabase } from "../support/database.ts";
+import { request } from "../support/reserve-request.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
 import { codeOf, type Node, startNode } from "./support.ts";
 
@@ -323,18 +324,7 @@ describe("the verification checklist", () => {
     it("the sweeper ends a stuck key soon after its lease", async () => {
       const [latchkey] = latchkeys as [Latchkey];
       const id = { scope: "acme", key: newKey() };
-      await latchkey.store.reserve({
-        ...id,
-        fingerprint: "v1:a",
-        owner: "a process that died",
-        leaseMs: 200,
-        retentionMs: 60_000,
-        onCrash: "reconcile",
-        reconcileAfterMs: 0,
-        mode: "execute",
-        route: undefined,
-        request: undefined,
-      });
+      await latchkey.store.reserve(request({ ...id, owner: "a process that died", leaseMs: 200 }));
       const since = Date.now();
       const worker = sweeper(latchkey);
       await untilTrue(async () => {

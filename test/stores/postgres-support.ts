@@ -41,31 +41,7 @@ export function useDatabase() {
   return files;
 }
 
-let sequence = 0;
-
-export function request(overrides: Partial<ReserveRequest> = {}): ReserveRequest {
-  sequence += 1;
-  return {
-    scope: "tenant",
-    key: `key-${sequence}`,
-    fingerprint: "v1:first",
-    owner: `owner-${sequence}`,
-    leaseMs: 60_000,
-    retentionMs: 60_000,
-    onCrash: "reconcile",
-    reconcileAfterMs: 0,
-    mode: "execute",
-    route: undefined,
-    request: undefined,
-    ...overrides,
-  };
-}
-
-/** The same request from somebody else. */
-export function again(first: ReserveRequest, overrides: Partial<ReserveRequest> = {}): ReserveRequest {
-  sequence += 1;
-  return { ...first, owner: `owner-${sequence}`, ...overrides };
-}
+export { again, request } from "../support/reserve-request.ts";
 
 export async function leaseOf(store: Store, wanted: ReserveRequest): Promise<Lease> {
   const reservation = await store.reserve(wanted);

@@ -64,25 +64,7 @@ export function rides(database: SqliteDatabase): string[] {
     .map((row) => (row as { id: string }).id);
 }
 
-let sequence = 0;
-
-export function request(overrides: Partial<ReserveRequest> = {}): ReserveRequest {
-  sequence += 1;
-  return {
-    scope: "tenant",
-    key: `key-${sequence}`,
-    fingerprint: "v1:first",
-    owner: `owner-${sequence}`,
-    leaseMs: 60_000,
-    retentionMs: 60_000,
-    onCrash: "reconcile",
-    reconcileAfterMs: 0,
-    mode: "execute",
-    route: undefined,
-    request: undefined,
-    ...overrides,
-  };
-}
+export { request } from "../support/reserve-request.ts";
 
 export const everyByte = Uint8Array.from({ length: 256 }, (_, index) => index);
 
@@ -144,8 +126,10 @@ export function outboxOf(store: Store<SqliteDatabase>): Outbox {
   return store.outbox ?? expect.fail("the store has no outbox");
 }
 
+let messages = 0;
+
 export function message(overrides: Partial<NewMessage> = {}): NewMessage {
-  const key = `message-${++sequence}`;
+  const key = `message-${++messages}`;
   return {
     topic: "rides",
     payload: "{}",
