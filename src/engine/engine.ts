@@ -1,5 +1,4 @@
 import { ConfigError, StoreError } from "../core/errors.ts";
-import { keepsRequest } from "../core/policy.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
 import type {
   ExecuteAfter,
@@ -17,10 +16,11 @@ import type {
 } from "../core/store.ts";
 import { Deadlines } from "./deadlines.ts";
 import { Events, type ReserveOutcome, type StoreVerb } from "./events.ts";
-import { Execution, type ExecutionHost, type ExecutionPolicy, type Settled } from "./execution.ts";
+import { Execution, type ExecutionHost, type Settled } from "./execution.ts";
 import { Flight } from "./flight.ts";
 import { Leases } from "./leases.ts";
 import type { Runtime } from "./runtime.ts";
+import { Unheard } from "./unheard.ts";
 import { type Arrival, inFlightRetryAfterMs, type Verdict } from "./verdict.ts";
 import { waitForChange } from "./waiting.ts";
 
@@ -42,10 +42,7 @@ export class Engine {
   readonly #flights = new Map<string, Flight>();
   /** The flight that each execution under way can be joined by. */
   readonly #executing = new Map<Execution, Flight>();
-  readonly #unsettled = new Map<Execution, Unsettled>();
-  /** Reservations whose answer was lost: the store may have granted them, and nothing ran under them. */
-  readonly #disowned = new Set<Disowned>();
-  #isTellingAgain = false;
+  readonly #unheard: Unheard;
   #isClosed = false;
   readonly #host: ExecutionHost;
   readonly #processName: string;
@@ -64,8 +61,16 @@ export class Engine {
       runtime: options.runtime,
       leaseMs: options.leaseMs,
       renew: (leases) => this.#orUndefined("renew", () => this.#store.renew(leases, options.leaseMs)),
-      afterBeat: () => void this.#tellAgain(),
-      needed: () => this.#unsettled.size > 0 || this.#disowned.size > 0,
+      afterBeat: () => void this.#unheard.tell(),
+      needed: () => !this.#unheard.isEmpty,
+    });
+    this.#unheard = new Unheard({
+      store: options.store,
+      runtime: options.runtime,
+      reservationMsMax: options.leaseMs + options.storeTimeoutMs,
+      ask: (verb, call) => this.#orUndefined(verb, call),
+      keepBeating: () => this.#leases.keepBeating(),
+      gaveUp: (execution) => this.#release(execution, { kind: "storeDown" }),
     });
     this.#host = {
       events: this.events,
@@ -112,8 +117,8 @@ export class Engine {
   async drain(limitMs: number): Promise<void> {
     const until = this.runtime.now() + limitMs;
     while (!this.#isClosed && this.runtime.now() < until) {
-      if (this.#unsettled.size > 0) await this.#tellAgain();
-      if (this.#leases.isEmpty && this.#unsettled.size === 0) return;
+      if (this.#unheard.hasOutcomes) await this.#unheard.tell();
+      if (this.#leases.isEmpty && !this.#unheard.hasOutcomes) return;
       await new Promise<void>((resolve) => void this.runtime.setTimer(resolve, drainPollMs));
     }
   }
@@ -255,7 +260,7 @@ export class Engine {
         throw new StoreError("the store's answer took as long as the lease that it granted");
       }
     } catch (error) {
-      this.#disown({ scope, key, owner, policy, since: reservedAt }, asked);
+      this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, asked);
       this.events.emit({ type: "store_error", verb: "reserve", error });
       return storeDownVerdict(arrival);
     }
@@ -309,86 +314,14 @@ export class Engine {
     return verdict;
   }
 
-  /**
-   * A reservation whose answer did not come may have been granted, now or later. Nothing was executed under it, and
-   * saying so frees the key, instead of leaving it to a reconciliation that could never find out.
-   */
-  #disown(disowned: Disowned, asked: Promise<unknown> | undefined): void {
-    // After a long outage the store must not be greeted with a question for every request that it refused.
-    if (this.#disowned.size >= disownedMax) return;
-    this.#disowned.add(disowned);
-    this.#leases.keepBeating();
-    asked?.then(
-      () => void this.#tellAgain(),
-      () => {},
-    );
-  }
-
   async #settle(
     execution: Execution,
     settlement: Settlement,
   ): Promise<SettleAnswer | { readonly kind: "storeDown" }> {
     const answer = await this.#orUndefined("settle", () => this.#store.settle(execution.lease, settlement));
     if (answer !== undefined) return answer;
-    this.#unsettled.set(execution, { settlement, since: this.runtime.now() });
-    this.#leases.keepBeating();
+    this.#unheard.addOutcome(execution, settlement);
     return { kind: "storeDown" };
-  }
-
-  /** Tells the store what it did not hear: outcomes that are known, and reservations that were not used. */
-  async #tellAgain(): Promise<void> {
-    if (this.#isTellingAgain) return;
-    this.#isTellingAgain = true;
-    try {
-      await Promise.all(
-        [...this.#unsettled].map(([execution, unsettled]) => this.#settleAgain(execution, unsettled)),
-      );
-      for (const disowned of this.#disowned) {
-        if (!(await this.#giveBack(disowned))) return;
-      }
-    } finally {
-      this.#isTellingAgain = false;
-    }
-  }
-
-  /** The store was down when this was settled. What is known must not be lost while this process lives. */
-  async #settleAgain(execution: Execution, { settlement, since }: Unsettled): Promise<void> {
-    const answer = await this.#orUndefined("settle", () => this.#store.settle(execution.lease, settlement));
-    if (answer !== undefined) {
-      this.#unsettled.delete(execution);
-      execution.confirm(settlement, answer);
-    } else if (this.runtime.now() - since > tellAgainMsMax) {
-      // A key must end some time, even if the store takes everything but this.
-      this.#unsettled.delete(execution);
-      this.#release(execution, { kind: "storeDown" });
-    }
-  }
-
-  /** False when the store does not answer, and there is no use in going on. */
-  async #giveBack(disowned: Disowned): Promise<boolean> {
-    const { scope, key, owner, policy, since } = disowned;
-    const reading = await this.#orUndefined("read", () => this.#store.read({ scope, key }));
-    // The reservation may still be on its way; after a while it is not, and whatever came of it has run out.
-    const isOver = this.runtime.now() - since > this.#options.leaseMs + this.#options.storeTimeoutMs;
-    if (isOver) this.#disowned.delete(disowned);
-    if (reading === undefined) return false;
-    const { record } = reading;
-    if (record?.state !== "in_progress" || record.owner !== owner) return true;
-    const reason = "the store's answer was lost, and the request was refused before anything ran";
-    const { fence, progress } = record;
-    // Whatever a worker was to execute or to finish is left for a worker again.
-    const isForWorker =
-      policy.onInFlight === "accept" || (policy.onCrash === "resume" && (fence > 1 || progress.length > 0));
-    const release: Settlement = {
-      kind: "release",
-      reason,
-      retentionMs: policy.retentionMs,
-      ...(isForWorker && keepsRequest(policy) ? { resumeAfterMs: 0 } : {}),
-    };
-    const lease = { scope, key, owner, fence };
-    const answer = await this.#orUndefined("settle", () => this.#store.settle(lease, release));
-    if (answer !== undefined) this.#disowned.delete(disowned);
-    return answer !== undefined;
   }
 
   #ended(execution: Execution, settled: Settled): void {
@@ -475,22 +408,6 @@ export class Engine {
     }
   }
 }
-
-interface Unsettled {
-  readonly settlement: Settlement;
-  readonly since: number;
-}
-
-interface Disowned extends RecordId {
-  readonly owner: string;
-  readonly policy: ExecutionPolicy;
-  readonly since: number;
-}
-
-/** Longer than any failover, and an end. */
-const tellAgainMsMax = 3_600_000;
-
-const disownedMax = 200;
 
 const drainPollMs = 20;
 
