@@ -1,61 +1,23 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { systemRuntime } from "../../src/engine/runtime.ts";
 import {
   createLatchkey,
   currentOperation,
   FlowChangedError,
-  type Latchkey,
-  type LatchkeyEvent,
   LeaseLostError,
   type Operation,
   OperationRefusedError,
   PhaseError,
   StoreError,
 } from "../../src/index.ts";
-import { runOperation } from "../../src/operation/operation.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { faultyStore } from "../../src/testing/index.ts";
-import { type Business, businesses } from "../support/business.ts";
-
-const id = { scope: "acme", key: "key-1" };
-const request = { tenant: "acme", key: "key-1", input: { ride: 1 } };
-
-class Crash extends Error {}
-const crash = () => {
-  throw new Crash("the process died here");
-};
+import { businesses } from "../support/business.ts";
+import { Crash, crash, id, request, retried, useRides } from "./rides.ts";
 
 describe.each(businesses)("the phases of an operation on %s", (_name, open) => {
-  let business: Business;
-  let latchkey: Latchkey;
-  let events: LatchkeyEvent[];
-
-  beforeEach(async () => {
-    business = await open();
-    events = [];
-    latchkey = start();
-  });
-  afterEach(async () => {
-    await latchkey.close();
-    await business.close();
-  });
-
-  function start(store = business.store): Latchkey {
-    return createLatchkey({
-      store,
-      tenant: "single",
-      onCrash: "resume",
-      leaseMs: 400,
-      onEvent: (event) => events.push(event),
-    });
-  }
-  const run = <T>(work: (op: Operation) => T | Promise<T>) => latchkey.run(request, work);
-  const state = async () => (await business.store.read(id)).record;
-  const book = (op: Operation, name: string) =>
-    op.atomic(name, async (tx) => {
-      await business.book(tx, name);
-      return { ride: name };
-    });
+  const rides = useRides(open);
+  const { run, state, book, start } = rides;
 
   it("are done once, in order, and their results are what they returned", async () => {
     const seen: (string | undefined)[] = [];
@@ -70,7 +32,7 @@ describe.each(businesses)("the phases of an operation on %s", (_name, open) => {
     expect(seen).toEqual([undefined, "first", "charge"]);
     expect(result).toEqual({ ride: "first", charge: expect.stringMatching(/^lk_[\w-]{43}$/), attempt: 1 });
     expect(await run(() => crash())).toEqual(result);
-    expect(await business.booked()).toEqual(["first"]);
+    expect(await rides.business.booked()).toEqual(["first"]);
   });
 
   it("that are done are skipped by the next attempt, which gets their results and goes on", async () => {
@@ -88,10 +50,10 @@ describe.each(businesses)("the phases of an operation on %s", (_name, open) => {
     await expect(run(flow(true))).rejects.toThrow(Crash);
     expect(await state()).toMatchObject({ state: "failed_retryable" });
     expect(await run(flow(false))).toEqual({ ride: { ride: "ride" }, charge: { id: "ch_1" }, attempt: 2 });
-    expect(await business.booked()).toEqual(["ride", "receipt"]);
+    expect(await rides.business.booked()).toEqual(["ride", "receipt"]);
     expect(keys).toHaveLength(2);
     expect(new Set(keys).size).toBe(1);
-    expect(events).toContainEqual({
+    expect(rides.events).toContainEqual({
       type: "phase",
       ...id,
       attempt: 2,
@@ -112,12 +74,12 @@ describe.each(businesses)("the phases of an operation on %s", (_name, open) => {
   it("that throw leave no business write behind, and nothing has begun", async () => {
     const failing = run((op) =>
       op.atomic("ride", async (tx) => {
-        await business.book(tx, "ride");
+        await rides.business.book(tx, "ride");
         crash();
       }),
     );
     await expect(failing).rejects.toThrow(Crash);
-    expect(await business.booked()).toEqual([]);
+    expect(await rides.business.booked()).toEqual([]);
     expect(await state()).toMatchObject({ state: "failed_retryable", progress: [] });
   });
 
@@ -132,7 +94,7 @@ describe.each(businesses)("the phases of an operation on %s", (_name, open) => {
   });
 
   it("of a stale owner cannot commit: its business writes roll back", async () => {
-    const other = start(business.another());
+    const other = start(rides.business.another());
     let wake = () => {};
     let began = () => {};
     const slept = new Promise<void>((resolve) => {
@@ -141,9 +103,9 @@ describe.each(businesses)("the phases of an operation on %s", (_name, open) => {
     const begun = new Promise<void>((resolve) => {
       began = resolve;
     });
-    const stale = latchkey.run(request, async (op) => {
+    const stale = rides.latchkey.run(request, async (op) => {
       // What a stopped process does not do: renew its lease.
-      latchkey.engine.close();
+      rides.latchkey.engine.close();
       began();
       await slept;
       return book(op, "stale");
@@ -153,8 +115,8 @@ describe.each(businesses)("the phases of an operation on %s", (_name, open) => {
     expect(taken).toEqual({ ride: "fresh" });
     wake();
     await expect(stale).rejects.toThrow();
-    expect(await business.booked()).toEqual(["fresh"]);
-    expect(events).toContainEqual(expect.objectContaining({ type: "lease_lost", attempt: 1 }));
+    expect(await rides.business.booked()).toEqual(["fresh"]);
+    expect(rides.events).toContainEqual(expect.objectContaining({ type: "lease_lost", attempt: 1 }));
     await other.close();
   });
 
@@ -227,7 +189,7 @@ describe.each(businesses)("the phases of an operation on %s", (_name, open) => {
     let after: unknown;
     const result = await run(async (op) => {
       await op.atomic("finished", async (tx) => {
-        await business.book(tx, "ride");
+        await rides.business.book(tx, "ride");
         await op.respond(tx, { status: 200, body: { ride: "committed" } });
         await op.respond(tx, { status: 200, body: {} }).catch((error) => {
           after = error;
@@ -274,7 +236,7 @@ describe.each(businesses)("the phases of an operation on %s", (_name, open) => {
 
   it("a phase whose commit nobody confirmed is neither nothing nor done", async () => {
     const lossy = faultyStore({
-      store: business.store,
+      store: rides.business.store,
       runtime: systemRuntime,
       choose: (verb) => ({ kind: verb === "transact" ? "failAfter" : "none" }),
     });
@@ -283,7 +245,7 @@ describe.each(businesses)("the phases of an operation on %s", (_name, open) => {
     await expect(doubtful.run(request, (op) => book(op, "ride"))).rejects.toThrow(StoreError);
     expect(await state()).toMatchObject({ state: "failed_retryable", progress: [{ name: "ride" }] });
     expect(await run((op) => book(op, "ride"))).toEqual({ ride: "ride" });
-    expect(await business.booked()).toEqual(["ride"]);
+    expect(await rides.business.booked()).toEqual(["ride"]);
     const swallowed = { ...request, key: "key-2" };
     await expect(
       doubtful.run(swallowed, (op) => book(op, "other").catch(() => "booked")),
@@ -293,7 +255,7 @@ describe.each(businesses)("the phases of an operation on %s", (_name, open) => {
 
   it("keys for others are another operation's when the key is used anew", async () => {
     const keyOf = () => run((op) => op.effect("charge", ({ idempotencyKey }) => idempotencyKey));
-    const brief = createLatchkey({ store: business.store, tenant: "single", retentionMs: 1 });
+    const brief = createLatchkey({ store: rides.business.store, tenant: "single", retentionMs: 1 });
     const first = await brief.run(request, (op) =>
       op.effect("charge", ({ idempotencyKey }) => idempotencyKey),
     );
@@ -304,7 +266,7 @@ describe.each(businesses)("the phases of an operation on %s", (_name, open) => {
   });
 
   it("messages commit with their phase, and never without it", async () => {
-    const outbox = business.store.outbox;
+    const outbox = rides.business.store.outbox;
     if (outbox === undefined) throw new Error("no outbox");
     const keys = await run(async (op) => {
       await op
@@ -338,249 +300,10 @@ describe.each(businesses)("the phases of an operation on %s", (_name, open) => {
     });
   });
 
-  async function retried<T>(call: () => Promise<T>): Promise<T> {
-    for (;;) {
-      try {
-        return await call();
-      } catch (error) {
-        if (!(error instanceof OperationRefusedError) || error.code !== "in-flight") throw error;
-        await new Promise((resolve) => setTimeout(resolve, 20));
-      }
-    }
-  }
-
-  describe("an external call that must not be repeated", () => {
-    const unkeyed = { keyed: false };
-
-    it("and fails makes the outcome unknown, whatever the policy says", async () => {
-      await expect(run((op) => op.effect("charge", crash, unkeyed))).rejects.toThrow(Crash);
-      expect(await state()).toMatchObject({
-        state: "unknown",
-        progress: [{ kind: "effect", name: "charge", state: "begun", keyed: false }],
-      });
-    });
-
-    it("is announced before it is made, so that a crash in it is found to be unknown", async () => {
-      const other = start(business.another());
-      let reached = () => {};
-      const calling = new Promise<void>((resolve) => {
-        reached = resolve;
-      });
-      void latchkey
-        .run(request, (op) =>
-          op.effect(
-            "charge",
-            () => {
-              latchkey.engine.close();
-              reached();
-              return new Promise(() => {});
-            },
-            unkeyed,
-          ),
-        )
-        .catch(() => {});
-      await calling;
-      await expect(retried(() => other.run(request, () => "again"))).rejects.toMatchObject({
-        code: "outcome-unknown",
-      });
-      await other.close();
-    });
-
-    it("and is done can be gone on from", async () => {
-      await expect(
-        run(async (op) => {
-          await op.effect("charge", () => "ch_1", unkeyed);
-          crash();
-        }),
-      ).rejects.toThrow(Crash);
-      expect(await state()).toMatchObject({ state: "failed_retryable" });
-      expect(await run((op) => op.effect("charge", crash, unkeyed))).toBe("ch_1");
-    });
-
-    it("and is known not to have happened may be tried again", async () => {
-      const isDefinitelyNotExecuted = (error: unknown) => error instanceof Crash;
-      await expect(
-        run((op) => op.effect("charge", crash, { ...unkeyed, isDefinitelyNotExecuted })),
-      ).rejects.toThrow(Crash);
-      expect(await state()).toMatchObject({ state: "failed_retryable" });
-      expect(await run((op) => op.effect("charge", () => "ch_2", unkeyed))).toBe("ch_2");
-    });
-
-    it("cannot be tried again by a handler that caught its failure", async () => {
-      let calls = 0;
-      const call = () => {
-        calls += 1;
-        return crash();
-      };
-      await expect(
-        run(async (op) => {
-          await op.effect("charge", call, unkeyed).catch(() => {});
-          await op.effect("charge", call, unkeyed);
-        }),
-      ).rejects.toThrow(PhaseError);
-      expect(calls).toBe(1);
-      expect(await state()).toMatchObject({ state: "unknown" });
-    });
-
-    it("cannot be tried again after another phase either", async () => {
-      let calls = 0;
-      const call = () => {
-        calls += 1;
-        return crash();
-      };
-      await expect(
-        run(async (op) => {
-          await op.effect("charge", call, unkeyed).catch(() => {});
-          await book(op, "logged");
-          await op.effect("charge", call, unkeyed);
-        }),
-      ).rejects.toThrow(/used twice/);
-      expect(calls).toBe(1);
-    });
-
-    it("is not freed by an answer that says that nothing was processed", async () => {
-      const { store } = business;
-      const engine = latchkey.engine;
-      const policy = latchkey.policy();
-      const verdict = await engine.arrive({ ...id, fingerprint: "v1:a", policy });
-      if (verdict.kind !== "execute") throw new Error(verdict.kind);
-      await runOperation(verdict.execution, () => currentOperation().effect("charge", crash, unkeyed)).catch(
-        () => {},
-      );
-      const response = { kind: "full", status: 429, headers: [], body: new Uint8Array() } as const;
-      expect(await verdict.execution.settle({ kind: "answered", response })).toMatchObject({
-        kind: "suspended",
-      });
-      expect((await store.read(id)).record?.state).toBe("unknown");
-    });
-
-    it("is not made by a process that slept past its lease, whatever it had announced", async () => {
-      let calls = 0;
-      const outcome = run(async (op) => {
-        latchkey.engine.close(); // No heartbeat any more: as good as asleep.
-        const until = Date.now() + 450;
-        while (Date.now() < until) await new Promise((resolve) => setTimeout(resolve, 10));
-        return op.effect("charge", () => ++calls, unkeyed);
-      });
-      await expect(outcome).rejects.toThrow(LeaseLostError);
-      expect(calls).toBe(0);
-    });
-
-    it("may fail and be answered for: a refusal that the handler understood is an outcome", async () => {
-      const declined = await run(async (op) => {
-        const charge = await op.effect("charge", crash, unkeyed).catch(() => "declined");
-        await book(op, "declined");
-        return charge;
-      });
-      expect(declined).toBe("declined");
-      expect(await state()).toMatchObject({ state: "completed" });
-    });
-
-    it("cannot be noted after it is over, and what was noted in passing does not overwrite what came later", async () => {
-      let late: ((id: string) => Promise<void>) | undefined;
-      await run(async (op) => {
-        await op.effect("first", ({ reference }) => {
-          void reference("r_1");
-          void reference("r_2");
-          late = reference;
-          return 1;
-        });
-        await op.effect("second", () => 2, unkeyed);
-        await expect(late?.("r_3")).rejects.toThrow(/"first" is over/);
-        return op.recoveryPoint;
-      });
-      expect(await state()).toMatchObject({
-        progress: [
-          { name: "first", state: "done", reference: "r_2" },
-          { name: "second", state: "done" },
-        ],
-      });
-    });
-
-    it("keeps the provider's own id before it is done", async () => {
-      await expect(
-        run((op) =>
-          op.effect(
-            "charge",
-            async ({ reference }) => {
-              await reference("pi_7");
-              crash();
-            },
-            unkeyed,
-          ),
-        ),
-      ).rejects.toThrow(Crash);
-      expect(await state()).toMatchObject({ progress: [{ state: "begun", reference: "pi_7" }] });
-    });
-  });
-
-  it("the hook of the route says what is known not to have happened", async () => {
-    const told: unknown[] = [];
-    const knowing = {
-      isDefinitelyNotExecuted: (error: unknown) => {
-        told.push(error);
-        return true;
-      },
-    };
-    await expect(
-      latchkey.run({ ...request, policy: knowing }, (op) => op.effect("charge", crash, { keyed: false })),
-    ).rejects.toThrow(Crash);
-    expect(told).toHaveLength(1);
-    expect(await state()).toMatchObject({ state: "failed_retryable" });
-  });
-
-  it("a declined call that the handler recorded goes the same way when it is resumed", async () => {
-    let calls = 0;
-    const flow = (fail: boolean) => async (op: Operation) => {
-      const charge = await op
-        .effect("charge", () => {
-          calls += 1;
-          return crash();
-        })
-        .catch(() => "declined");
-      await book(op, "declined");
-      if (fail) crash();
-      return charge;
-    };
-    await expect(run(flow(true))).rejects.toThrow(Crash);
-    expect(await run(flow(false))).toBe("declined");
-    expect(calls).toBe(1);
-    expect(await business.booked()).toEqual(["declined"]);
-  });
-
-  it("a call that the handler went on without is not made after all, and fails as it did then", async () => {
-    const calls: number[] = [];
-    const flow = async (op: Operation) => {
-      const isDefinitelyNotExecuted = () => true;
-      const charge = () => {
-        calls.push(op.attempt);
-        if (op.attempt > 1) return "charged after all";
-        throw Object.assign(new Error("refused"), { code: "card_declined", status: 402, raw: {} });
-      };
-      try {
-        return await op.effect("charge", charge, { keyed: false, isDefinitelyNotExecuted });
-      } catch (error) {
-        const { name, code, status, message } = error as Error & { code: string; status: number };
-        await book(op, "told_declined");
-        if (op.attempt === 1) crash();
-        return { name, code, status, message };
-      }
-    };
-    await expect(run(flow)).rejects.toThrow(Crash);
-    expect(await run(flow)).toEqual({
-      name: "Error",
-      code: "card_declined",
-      status: 402,
-      message: "refused",
-    });
-    expect(calls).toEqual([1]);
-    expect(await business.booked()).toEqual(["told_declined"]);
-  });
-
   it("stop when the lease is lost, and the signal says so", async () => {
     const outcome = run(async (op) => {
       await book(op, "ride");
-      await business.store.settle(
+      await rides.business.store.settle(
         { ...id, fence: 1, owner: ownerOf(await state()) },
         { kind: "release", reason: "somebody else did this", retentionMs: 1000 },
       );
@@ -590,7 +313,7 @@ describe.each(businesses)("the phases of an operation on %s", (_name, open) => {
       return "never";
     });
     await expect(outcome).rejects.toMatchObject({ code: "lease-lost" });
-    expect(await business.booked()).toEqual(["ride"]);
+    expect(await rides.business.booked()).toEqual(["ride"]);
   });
 });
 
