@@ -14,6 +14,7 @@ import {
   fresh,
   kept,
   lease,
+  longMs,
   release,
   rounds,
   shortMs,
@@ -31,21 +32,22 @@ export const auditCases: readonly ContractCase[] = [
     async run({ store, passTime }) {
       const executed = fresh();
       const held = await lease(store, executed);
-      await store.renew([held], shortMs);
+      await store.renew([held], longMs);
       await store.advance(held, { progress: someProgress, onCrash: "resume" });
-      await store.settle(held, complete(created, shortMs));
-      await store.settle(held, complete(created, shortMs));
+      await store.settle(held, complete());
+      await store.settle(held, complete());
       await store.reserve(again(executed));
-      await passTime(shortMs + 10);
-      const next = await lease(store, again(executed));
-      await store.settle(next, complete(created, shortMs));
-      await passTime(shortMs + 10);
+      const expired = fresh();
+      for (let use = 0; use < 2; use += 1) {
+        await store.settle(await lease(store, again(expired)), complete(created, shortMs));
+        await passTime(shortMs + 10);
+      }
       await store.reap({ limit: 1_000, expiry: "delete" });
       const accepted = accepting();
       await store.reserve(accepted);
       await claimOne(store, accepted);
       await store.settle(await lease(store, again(accepted, { mode: "claim" })), complete());
-      for (const request of [executed, accepted]) assert.deepEqual(await trail(store, request), []);
+      for (const request of [executed, expired, accepted]) assert.deepEqual(await trail(store, request), []);
     },
   },
   {
