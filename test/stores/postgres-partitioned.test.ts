@@ -8,7 +8,7 @@ import { migrate, postgresStore } from "../../src/stores/postgres/store.ts";
 import { runStoreContract } from "../../src/testing/index.ts";
 import { freshDatabase } from "../support/database.ts";
 import type { TestDatabase } from "../support/postgres-server.ts";
-import { again, businessTable, complete, eventually, leaseOf, request } from "./postgres-support.ts";
+import { again, businessTable, complete, eventually, leaseOf, request, spied } from "./postgres-support.ts";
 
 const hourMs = 60 * 60 * 1000;
 const dayMs = 24 * hourMs;
@@ -159,14 +159,9 @@ it("of hundreds of requests for one key, into different partitions, one executes
 it("a fresh request still takes two statements, and a replay one", async () => {
   await migrate(pool, { partitioned: "day" });
   let sent = 0;
-  const counting = {
-    query(text: string, values: unknown[]) {
-      sent += 1;
-      return pool.query(text, values);
-    },
-    connect: () => pool.connect(),
-    on: () => {},
-  };
+  const counting = spied(pool, () => {
+    sent += 1;
+  });
   const store = postgresStore(counting, { partitioned: true });
   const first = request(aDayAhead);
   await store.settle(await leaseOf(store, first), complete);

@@ -14,7 +14,7 @@ import * as statements from "../../src/stores/postgres/statements/records.ts";
 import * as upkeep from "../../src/stores/postgres/statements/upkeep.ts";
 import { postgresStore } from "../../src/stores/postgres/store.ts";
 import { freshDatabase } from "../support/database.ts";
-import { again, complete, leaseOf, request, unclaimed, useDatabase } from "./postgres-support.ts";
+import { again, complete, leaseOf, request, spied, unclaimed, useDatabase } from "./postgres-support.ts";
 
 const database = useDatabase();
 let pool: pg.Pool;
@@ -25,22 +25,10 @@ beforeAll(() => {
   store = postgresStore(pool);
 });
 
-/** A pool that tells of each statement before it is sent. */
-function spied(before: (text: string) => Promise<void> | void) {
-  return {
-    async query(text: string, values: unknown[]) {
-      await before(text);
-      return pool.query(text, values);
-    },
-    connect: () => pool.connect(),
-    on: () => {},
-  };
-}
-
 describe("what a request costs", () => {
   async function statementsFor(work: (store: Store) => Promise<unknown>): Promise<number> {
     let sent = 0;
-    const counting = spied(() => {
+    const counting = spied(pool, () => {
       sent += 1;
     });
     await work(postgresStore(counting));
@@ -270,7 +258,7 @@ describe("who comes in between", () => {
   function interrupted(statement: string, meanwhile: () => Promise<unknown>): Store {
     let happened = false;
     return postgresStore(
-      spied(async (text) => {
+      spied(pool, async (text) => {
         if (text !== statement || happened) return;
         happened = true;
         await meanwhile();

@@ -41,6 +41,18 @@ export function useDatabase() {
   return files;
 }
 
+/** A pool that tells of each statement before it is sent. */
+export function spied(pool: pg.Pool, before: (text: string) => Promise<void> | void) {
+  return {
+    async query(text: string, values: unknown[]) {
+      await before(text);
+      return pool.query(text, values);
+    },
+    connect: () => pool.connect(),
+    on: () => {},
+  };
+}
+
 export { again, request } from "../support/reserve-request.ts";
 
 export async function leaseOf(store: Store, wanted: ReserveRequest): Promise<Lease> {

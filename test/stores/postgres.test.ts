@@ -2,8 +2,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, it } from "vitest";
-import type { PostgresClient } from "../../src/stores/postgres/database.ts";
-import { migrate, type PostgresStoreOptions, postgresStore } from "../../src/stores/postgres/store.ts";
+import { databaseOf, type PostgresClient } from "../../src/stores/postgres/database.ts";
+import {
+  migrate,
+  PostgresStore,
+  type PostgresStoreOptions,
+  postgresStore,
+} from "../../src/stores/postgres/store.ts";
 import { runStoreContract } from "../../src/testing/index.ts";
 import { freshDatabase } from "../support/database.ts";
 import { businessTable } from "./postgres-support.ts";
@@ -11,6 +16,8 @@ import { businessTable } from "./postgres-support.ts";
 interface Subject {
   readonly open: (url: string) => { readonly client: PostgresClient; end(): Promise<unknown> };
   readonly options?: PostgresStoreOptions;
+  /** Lets a batch of one look like any other, so that the cases, which ask one by one, see batches. */
+  readonly batchesOfOne?: boolean;
 }
 
 const subjects: Readonly<Record<string, Subject>> = {
@@ -21,6 +28,10 @@ const subjects: Readonly<Record<string, Subject>> = {
   "postgres.js that renames columns and looks up no types": {
     open: postgresSql({ transform: postgres.camel, fetch_types: false, prepare: false }),
   },
+  "a pg pool without group commit": { open: pgPool, options: { groupCommit: false } },
+  "a pg pool in batches only": { open: pgPool, batchesOfOne: true },
+  "postgres.js in batches only": { open: postgresSql(), batchesOfOne: true },
+  "a transaction pool in batches only": { open: transactionPool, batchesOfOne: true },
   "a transaction pool, where each statement meets another session": { open: transactionPool },
 };
 
@@ -48,7 +59,9 @@ for (const [name, subject] of Object.entries(subjects)) {
     runStoreContract({
       it: it.sequential,
       async open() {
-        const store = postgresStore(client, subject.options);
+        const store = subject.batchesOfOne
+          ? new PostgresStore(databaseOf(client), subject.options ?? {}, { aloneMax: 0 })
+          : postgresStore(client, subject.options);
         return {
           store,
           passTime: async (ms) => void (await sleep(ms)),

@@ -1,10 +1,12 @@
 import { ConfigError } from "../../core/errors.ts";
+import type { BatchParameter } from "./arrays.ts";
 import { isPgPool, type PgPool, pgDatabase } from "./pg.ts";
 import { isPostgresSql, type PostgresSql, postgresDatabase } from "./postgres.ts";
 
 /** What the store needs of a database, whichever driver the user has. */
 export interface Database<Tx = unknown> {
   readonly query: Query;
+  readonly batch: Batch;
   /**
    * Runs `work` in one transaction on one connection, and hands it the driver's own client for that transaction.
    * Rejects with what `work` threw only after it was rolled back.
@@ -20,6 +22,12 @@ export interface Database<Tx = unknown> {
 export type Query = <R extends Row = Row>(
   text: string,
   parameters?: readonly Parameter[],
+) => Promise<readonly R[]>;
+
+/** Calls a function of the database with arrays, in the form in which this driver does that at the least cost. */
+export type Batch = <R extends Row = Row>(
+  name: string,
+  parameters: readonly BatchParameter[],
 ) => Promise<readonly R[]>;
 
 /** Only what every driver sends and reads alike. */

@@ -10,6 +10,12 @@ export function storeError(cause: unknown): StoreError {
       { cause },
     );
   }
+  if (code === undefinedFunction && /latchkey_\w+_batch/.test(String(message))) {
+    return new StoreError(
+      "the Latchkey tables in this database are of an older version: run migrate(pool) from latchkey/postgres first",
+      { cause },
+    );
+  }
   if (code === undefinedFunction && String(message).includes("latchkey_reserve")) {
     return new StoreError(
       "the Latchkey tables in this database are not partitioned: leave out partitioned, or make them by " +
@@ -30,3 +36,19 @@ export function storeError(cause: unknown): StoreError {
 const undefinedTable = "42P01";
 const undefinedFunction = "42883";
 const notNullViolation = "23502";
+
+/**
+ * Whether the server has refused a statement for what it said, or for whom it met, so that nothing of it has happened
+ * and its parts may be tried one by one. After anything else (a lost connection, a server that shuts down or is
+ * full), that would make it worse, or nobody knows what has happened.
+ */
+export function isRefusal(error: unknown): boolean {
+  const { cause } = error as { cause?: { code?: unknown } };
+  const code = String(cause?.code);
+  return code === queryCanceled || refusedClasses.has(code.slice(0, 2));
+}
+
+/** Bad data, a broken rule, a deadlock or another isolation level's conflict, a limit, a lock, an exception. */
+const refusedClasses: ReadonlySet<string> = new Set(["21", "22", "23", "40", "54", "55", "P0"]);
+/** By a time limit for statements, which one locked record may have used up. */
+const queryCanceled = "57014";

@@ -18,7 +18,7 @@ export interface MigrateOptions {
  *
  * @example
  * ```ts
- * const { applied } = await migrate(pool); // ["0001_records", "0002_operations"], and [] from then on
+ * const { applied } = await migrate(pool); // ["0001_records", "0002_operations", "0003_batches"], then []
  * ```
  */
 export async function migrate(
@@ -86,8 +86,10 @@ async function partition(
     );
   }
   if (wanted !== undefined) await refuseOtherWidth(query, wanted);
-  // It inserts records, so it is as new as the columns are.
-  if (hasChanged) await query(partitions.reserveFunction);
+  // They insert records, so they are as new as the columns are.
+  if (!hasChanged) return;
+  await query(partitions.reserveFunction);
+  await query(partitions.reserveBatchFunction);
 }
 
 type Width = keyof typeof partitions.partitionWidths;

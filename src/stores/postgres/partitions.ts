@@ -24,7 +24,7 @@ export class PartitionReaper implements Reaper {
 
   constructor(database: Database) {
     this.#database = database;
-    this.#queries = new Queries(database.query);
+    this.#queries = new Queries(database);
     this.#strays = [
       new BatchReaper(this.#queries, reapDeleting(statements.defaultPartition)),
       new BatchReaper(this.#queries, reapDeleting("latchkey_records", "bucket > now()")),

@@ -1,4 +1,5 @@
-import type { Connection, Database, Parameter, Query, Row } from "./database.ts";
+import { type BatchParameter, batchStatement, binaryArray } from "./arrays.ts";
+import type { Batch, Connection, Database, Parameter, Query, Row } from "./database.ts";
 
 /** The part of `Pool` from the package `pg` that the store needs. */
 export interface PgPool {
@@ -30,12 +31,27 @@ export function pgDatabase(pool: PgPool): Database<PgClient> {
   return {
     query: async <R extends Row>(text: string, parameters: readonly Parameter[] = []) =>
       (await pool.query(text, [...parameters])).rows as R[],
+    batch: batchOf(pool),
     transaction: (work, options) => transaction(pool, work, options?.beginWith),
     push: {
       kind: "connection",
       connect: async () => connectionOf(await pool.connect()),
       connectionsMax: pool.options?.max,
     },
+  };
+}
+
+/** Bytes are sent as they are, whatever the type of the parameter. Answers come as text: the driver reads nothing else. */
+function batchOf(pool: PgPool): Batch {
+  const statements = new Map<string, string>();
+  return async <R extends Row>(name: string, parameters: readonly BatchParameter[]) => {
+    const text = statements.get(name) ?? batchStatement(name, parameters, (type) => type);
+    statements.set(name, text);
+    const values = parameters.map((parameter) => {
+      if (typeof parameter !== "object") return parameter;
+      return parameter.values && binaryArray(parameter.type, parameter.values);
+    });
+    return (await pool.query(text, values)).rows as R[];
   };
 }
 

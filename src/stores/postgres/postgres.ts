@@ -1,3 +1,4 @@
+import { arrayLiteral, batchStatement } from "./arrays.ts";
 import type { Database, Parameter, Query, Row } from "./database.ts";
 
 /** The part of `sql` from the package `postgres` that the store needs. */
@@ -24,8 +25,18 @@ export function isPostgresSql(client: unknown): client is PostgresSql {
 }
 
 export function postgresDatabase(sql: PostgresSql): Database<PostgresTransaction> {
+  const query = queryOf(sql);
   return {
-    query: queryOf(sql),
+    query,
+    // The driver would make arrays of its own of anything that the server says is one; so it is told that it is text.
+    batch: (name, parameters) =>
+      query(
+        batchStatement(name, parameters, (type) => `text::${type}`),
+        parameters.map((parameter) => {
+          if (typeof parameter !== "object") return parameter;
+          return parameter.values && arrayLiteral(parameter.values);
+        }),
+      ),
     transaction: (work, options) => transaction(sql, work, options?.beginWith),
     push: {
       kind: "listener",

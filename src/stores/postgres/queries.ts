@@ -1,13 +1,16 @@
 import { StoreError } from "../../core/errors.ts";
-import type { Parameter, Query, Row } from "./database.ts";
+import type { BatchParameter } from "./arrays.ts";
+import type { Batch, Database, Parameter, Query, Row } from "./database.ts";
 import { storeError } from "./errors.ts";
 
 /** Statements of the store's own. What goes wrong with them is a `StoreError`. */
 export class Queries {
   readonly #query: Query;
+  readonly #batch: Batch;
 
-  constructor(query: Query) {
+  constructor({ query, batch }: Pick<Database, "query" | "batch">) {
     this.#query = query;
+    this.#batch = batch;
   }
 
   async all<R extends Row>(text: string, parameters: readonly Parameter[] = []): Promise<readonly R[]> {
@@ -23,5 +26,14 @@ export class Queries {
     const [row] = await this.all<R>(text, parameters);
     if (row === undefined) throw new StoreError("a statement that always answers did not");
     return row;
+  }
+
+  /** A function that takes a batch of calls. */
+  async batch<R extends Row>(name: string, parameters: readonly BatchParameter[]): Promise<readonly R[]> {
+    try {
+      return await this.#batch<R>(name, parameters);
+    } catch (error) {
+      throw storeError(error);
+    }
   }
 }

@@ -1,5 +1,6 @@
 import { auditReasons } from "../../core/audit.ts";
 import { answerOf, type Decision, decide, isAnswer } from "../../core/decide.ts";
+import { StoreError } from "../../core/errors.ts";
 import { noProgress } from "../../core/phase.ts";
 import type { IdempotencyRecord, InProgressRecord } from "../../core/record.ts";
 import type { Reservation, ReserveRequest } from "../../core/store.ts";
@@ -11,14 +12,34 @@ import { durationMs, type ReadRow, type ReserveRow, recordOf } from "./rows.ts";
 import { read, suspendCrashed, takeOver } from "./statements/records.ts";
 import { recordName } from "./statements/sql.ts";
 
-/** Undefined when another request changed the record meanwhile. `statement` inserts a new record or finds the old. */
-export async function tryToReserve(
+/** A reservation in the name of a session, or of none. */
+export interface ReserveCall extends ReserveRequest {
+  readonly session: number | null;
+}
+
+/** One reservation, whatever state its record is in. `statement` inserts a new record or finds the old. */
+export async function reserve(
   queries: Queries,
   statement: string,
-  request: ReserveRequest,
-  session: number | null,
+  request: ReserveCall,
+): Promise<Reservation> {
+  for (let attempt = 0; attempt < attemptsMax; attempt += 1) {
+    const reservation = await tryToReserve(queries, statement, request);
+    if (reservation !== undefined) return reservation;
+  }
+  throw new StoreError(`the record changed during each of ${attemptsMax} attempts to reserve it`);
+}
+
+/** Each attempt but the first means that another request changed the record meanwhile. Two suffice almost always. */
+const attemptsMax = 10;
+
+/** Undefined when another request changed the record meanwhile. */
+async function tryToReserve(
+  queries: Queries,
+  statement: string,
+  request: ReserveCall,
 ): Promise<Reservation | undefined> {
-  const parameters = newRecordParameters(request, session);
+  const parameters = newRecordParameters(request);
   const row = await look(queries, statement, request, parameters);
   if (row.inserted) {
     return reservationOf(request, { fence: 1, after: "absent", progress: noProgress, createdAt: row.now });
@@ -51,7 +72,7 @@ async function look(
 type Taking = Extract<Decision, { kind: "execute" | "accept" }>;
 
 /** What an inserted or taken record is to the request: a lease, or nothing but accepted. */
-function reservationOf(
+export function reservationOf(
   { scope, key, owner, mode }: ReserveRequest,
   { fence, after, progress, createdAt }: Omit<Extract<Decision, { kind: "execute" }>, "kind">,
 ): Reservation {
@@ -59,24 +80,39 @@ function reservationOf(
   return { kind: "execute", after, lease: { scope, key, fence, owner }, progress, createdAt };
 }
 
-/** As `newRecord` takes them. What is only accepted has no owner, no session and no lease. */
-function newRecordParameters(request: ReserveRequest, session: number | null): Parameter[] {
+/** What of a new record its request decides. What is only accepted has no owner, no session and no lease. */
+export function newRecordOf(request: ReserveCall) {
   const accepts = request.mode === "accept";
+  return {
+    onCrash: request.onCrash,
+    owner: accepts ? null : request.owner,
+    session: accepts ? null : request.session,
+    leaseMs: accepts ? null : durationMs(request.leaseMs),
+    retentionMs: durationMs(request.retentionMs),
+    state: accepts ? "pending" : "in_progress",
+    route: request.route ?? null,
+    reconcileMs: durationMs(request.reconcileAfterMs),
+  } as const;
+}
+
+/** As `newRecord` takes them. */
+function newRecordParameters(request: ReserveCall): Parameter[] {
+  const { onCrash, owner, session, leaseMs, retentionMs, state, route, reconcileMs } = newRecordOf(request);
   const encoded = request.request && encodeRequest(request.request);
   return [
     request.scope,
     request.key,
     request.fingerprint,
-    request.onCrash,
-    accepts ? null : request.owner,
-    accepts ? null : session,
-    accepts ? null : durationMs(request.leaseMs),
-    durationMs(request.retentionMs),
-    accepts ? "pending" : "in_progress",
-    request.route ?? null,
+    onCrash,
+    owner,
+    session,
+    leaseMs,
+    retentionMs,
+    state,
+    route,
     encoded?.head ?? null,
     encoded?.body ?? null,
-    durationMs(request.reconcileAfterMs),
+    reconcileMs,
   ];
 }
 

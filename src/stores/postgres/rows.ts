@@ -108,8 +108,3 @@ export function optionalDurationMs(ms: number | undefined): number | null {
 }
 
 const durationMsMax = 1000 * 365 * 24 * 60 * 60 * 1000;
-
-/** An array as text, since drivers disagree on arrays and agree on text. */
-export function arrayLiteral(values: readonly (string | number)[]): string {
-  return `{${values.map((value) => `"${String(value).replace(/["\\]/g, "\\$&")}"`).join(",")}}`;
-}

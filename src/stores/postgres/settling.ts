@@ -2,9 +2,10 @@ import { encodeProgress } from "../../core/phase.ts";
 import { encodeResponse } from "../../core/response.ts";
 import type { Advance, Lease, RenewAnswer, SettleAnswer, Settlement } from "../../core/store.ts";
 import { settledStates } from "../../core/transition.ts";
+import { arrayLiteral } from "./arrays.ts";
 import type { Parameter } from "./database.ts";
 import type { Queries } from "./queries.ts";
-import { arrayLiteral, durationMs, optionalDurationMs, type SettledRow } from "./rows.ts";
+import { durationMs, optionalDurationMs, type SettledRow } from "./rows.ts";
 import { advance as advanceStatement } from "./statements/phases.ts";
 import * as statements from "./statements/records.ts";
 import { recordName } from "./statements/sql.ts";
@@ -58,18 +59,40 @@ function settlementStatement(settlement: Settlement): { statement: string; param
       const parameters = [status, head, body, durationMs(settlement.retentionMs)];
       return { statement: statements.complete, parameters };
     }
-    case "release": {
-      const { reason, retentionMs, resumeAfterMs } = settlement;
-      const resume = optionalDurationMs(resumeAfterMs);
-      const parameters = [settledStates.release, reason, durationMs(retentionMs), resume, null];
-      return { statement: statements.giveUpLease, parameters };
-    }
+    case "release":
     case "suspend": {
-      const { reason, reconcileAfterMs } = settlement;
-      const parameters = [settledStates.suspend, reason, null, null, durationMs(reconcileAfterMs)];
-      return { statement: statements.giveUpLease, parameters };
+      const { state, reason, retentionMs, resumeMs, reconcileMs } = giveUpColumns(settlement);
+      return {
+        statement: statements.giveUpLease,
+        parameters: [state, reason, retentionMs, resumeMs, reconcileMs],
+      };
     }
     default:
       return settlement satisfies never;
+  }
+}
+
+/** What a lease that ends without an outcome leaves behind; null where it has nothing to say. */
+export function giveUpColumns(settlement: Exclude<Settlement, { kind: "complete" }>): {
+  readonly state: string;
+  readonly reason: string;
+  readonly retentionMs: number | null;
+  readonly resumeMs: number | null;
+  readonly reconcileMs: number | null;
+} {
+  const { kind, reason } = settlement;
+  const state = settledStates[kind];
+  switch (kind) {
+    case "release": {
+      const retentionMs = durationMs(settlement.retentionMs);
+      const resumeMs = optionalDurationMs(settlement.resumeAfterMs);
+      return { state, reason, retentionMs, resumeMs, reconcileMs: null };
+    }
+    case "suspend": {
+      const reconcileMs = durationMs(settlement.reconcileAfterMs);
+      return { state, reason, retentionMs: null, resumeMs: null, reconcileMs };
+    }
+    default:
+      return kind satisfies never;
   }
 }

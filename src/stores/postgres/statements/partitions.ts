@@ -90,6 +90,37 @@ BEGIN
 END
 $reserve$`;
 
+/** As in the migration 0003_batches, on partitions: each call takes the turn of its key. */
+export const reserveBatchFunction = `
+CREATE OR REPLACE FUNCTION latchkey_reserve_batch(
+  look boolean, scopes text[], keys text[], fingerprints text[], owners text[], kinds integer[],
+  crashes text[], sessions integer[], leases float8[], retentions float8[], states text[], routes text[],
+  reconciles float8[], heads text[], bodies bytea[]
+) RETURNS TABLE (place integer, now float8, print text, status integer, head text, body bytea, expires float8)
+LANGUAGE plpgsql VOLATILE ROWS 10
+AS $batch$
+#variable_conflict use_column
+DECLARE
+  moment CONSTANT timestamptz := date_trunc('milliseconds', now());
+  kind integer;
+BEGIN
+  status := 0;
+  FOR i IN 1..cardinality(keys) LOOP
+    kind := kinds[i];
+    IF latchkey_reserve(scopes[i], keys[i], fingerprints[i], crashes[kind], owners[i], sessions[kind], leases[kind],
+      retentions[kind], states[kind], routes[kind], heads[i], bodies[i], reconciles[kind])
+    THEN
+      status := status + 1;
+    END IF;
+  END LOOP;
+  now := extract(epoch FROM moment) * 1000;
+  RETURN NEXT;
+  IF status < cardinality(keys) THEN
+    RETURN QUERY SELECT * FROM latchkey_found(scopes, keys, moment);
+  END IF;
+END
+$batch$`;
+
 /** As `reserve`, on partitions. Parameters as in `newRecord`. */
 export const reserveInPartitions = `
 WITH found AS (${record}

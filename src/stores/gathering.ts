@@ -1,0 +1,214 @@
+import { StoreError } from "../core/errors.ts";
+import { type RecordId, recordIdText } from "../core/record.ts";
+
+/** A way to ask the database for something, one by one or many at once. */
+export interface Verb<Call extends RecordId, Answer> {
+  alone(call: Call): Promise<Answer>;
+  /** Answers in the order of the calls; undefined where one has to be asked alone. No two are about one record. */
+  together(calls: readonly Call[]): Promise<readonly (Answer | undefined)[]>;
+  /** About how much there is to send. */
+  bytes(call: Call): number;
+  /** Whether it does not matter which of two such calls about one record comes first. */
+  readonly isUnordered: boolean;
+}
+
+export interface GatheringOptions {
+  /** Whether an error was about one of the calls of a batch, of which nothing has happened. */
+  readonly isRefusal: (error: unknown) => boolean;
+  readonly now?: () => number;
+  /** As many as these are not worth a batch. */
+  readonly aloneMax?: number;
+}
+
+/**
+ * Group commit. What is asked for while the connections are busy is gathered, and travels in one statement as soon as
+ * one of them is free; there is no timer. Calls about one record go in the order in which they came, each after the
+ * answer to the one before, wherever the order matters.
+ */
+export class Gathering {
+  readonly #options: Required<GatheringOptions>;
+  /** The calls that can go, by what they ask for. */
+  readonly #ready = new Map<Verb<never, unknown>, Waiting[]>();
+  /** The last call about each record that was asked about and not answered yet. */
+  readonly #last = new Map<string, Waiting>();
+  readonly #flights = new Set<{ readonly since: number }>();
+  #isFlushing = false;
+  #waiting = 0;
+  #waitingBytes = 0;
+
+  constructor(options: GatheringOptions) {
+    this.#options = { now: () => performance.now(), aloneMax: 1, ...options };
+  }
+
+  /**
+   * Rejects at once when too much is waiting already. What is `urgent` has twice the room: an outcome that is refused
+   * has to be kept and told again, while a request that is refused has cost nothing yet.
+   */
+  ask<Call extends RecordId, Answer>(
+    verb: Verb<Call, Answer>,
+    call: Call,
+    { isUrgent }: { readonly isUrgent: boolean },
+  ): Promise<Answer> {
+    const bytes = verb.bytes(call);
+    const room = isUrgent ? 2 : 1;
+    if (this.#waiting >= waitingMax * room || this.#waitingBytes + bytes > waitingBytesMax * room) {
+      return Promise.reject(
+        new StoreError(`${this.#waiting} calls are waiting for the database already: it does not keep up`),
+      );
+    }
+    return new Promise<Answer>((resolve, reject) => {
+      const name = recordIdText(call);
+      const waiting: Waiting = { verb, call, name, bytes, resolve, reject, next: undefined } as Waiting;
+      this.#waiting += 1;
+      this.#waitingBytes += bytes;
+      const before = this.#last.get(name);
+      if (before?.verb === verb && verb.isUnordered) {
+        // A batch holds a record once, and there is no reason to wait for the next one.
+        void this.#carryAlone(waiting);
+        return;
+      }
+      this.#last.set(name, waiting);
+      if (before === undefined) this.#makeReady(waiting);
+      else before.next = waiting;
+    });
+  }
+
+  #makeReady(waiting: Waiting): void {
+    const ready = this.#ready.get(waiting.verb);
+    if (ready === undefined) this.#ready.set(waiting.verb, [waiting]);
+    else ready.push(waiting);
+    this.#flushSoon();
+  }
+
+  /** After everything that this turn of the event loop still brings: callers come in crowds. */
+  #flushSoon(): void {
+    if (this.#isFlushing) return;
+    this.#isFlushing = true;
+    setImmediate(() => {
+      this.#isFlushing = false;
+      this.#flush();
+    });
+  }
+
+  #flush(): void {
+    for (let free = this.#freeFlights(); free > 0; free -= 1) {
+      const batch = this.#nextBatch(free);
+      if (batch.length === 0) return;
+      void this.#fly(batch);
+    }
+  }
+
+  /** A flight that takes for ever must not keep everybody else on the ground. */
+  #freeFlights(): number {
+    const stalledSince = this.#options.now() - stalledMs;
+    let busy = 0;
+    for (const { since } of this.#flights) if (since > stalledSince) busy += 1;
+    return flightsMax - busy;
+  }
+
+  /** A fair share of what is ready, of the kind of which there is most. */
+  #nextBatch(free: number): Waiting[] {
+    let most: Waiting[] = [];
+    let total = 0;
+    for (const ready of this.#ready.values()) {
+      total += ready.length;
+      if (ready.length > most.length) most = ready;
+    }
+    const share = Math.min(batchMax, Math.ceil(total / free));
+    let bytes = 0;
+    let count = 0;
+    for (const waiting of most) {
+      bytes += waiting.bytes;
+      if (count > 0 && (count >= share || bytes > batchBytesMax)) break;
+      count += 1;
+    }
+    return most.splice(0, count);
+  }
+
+  async #fly(batch: Waiting[]): Promise<void> {
+    const flight = { since: this.#options.now() };
+    this.#flights.add(flight);
+    await this.#carry(batch);
+    this.#flights.delete(flight);
+    if (this.#waiting > 0) this.#flushSoon();
+  }
+
+  /** Never rejects. */
+  async #carry(batch: Waiting[]): Promise<void> {
+    const [first] = batch;
+    if (first === undefined) return;
+    if (batch.length <= this.#options.aloneMax) {
+      await Promise.all(batch.map((waiting) => this.#carryAlone(waiting)));
+      return;
+    }
+    batch.sort((a, b) => byRecord(a.call, b.call));
+    try {
+      const answers = await first.verb.together(batch.map(({ call }) => call));
+      for (const [index, waiting] of batch.entries()) {
+        const answer = answers[index];
+        if (answer === undefined) void this.#carryAlone(waiting);
+        else this.#settle(waiting, () => waiting.resolve(answer));
+      }
+    } catch (error) {
+      // Nothing of a refused batch has happened, and which call it was about is found out by asking one by one. Where
+      // the connection is lost instead, anything may have happened.
+      for (const waiting of batch) {
+        if (this.#options.isRefusal(error)) void this.#carryAlone(waiting);
+        else this.#settle(waiting, () => waiting.reject(error));
+      }
+    }
+  }
+
+  async #carryAlone(waiting: Waiting): Promise<void> {
+    try {
+      const answer = await waiting.verb.alone(waiting.call);
+      this.#settle(waiting, () => waiting.resolve(answer));
+    } catch (error) {
+      this.#settle(waiting, () => waiting.reject(error));
+    }
+  }
+
+  #settle(waiting: Waiting, tell: () => void): void {
+    this.#waiting -= 1;
+    this.#waitingBytes -= waiting.bytes;
+    if (waiting.next !== undefined) this.#makeReady(waiting.next);
+    else if (this.#last.get(waiting.name) === waiting) this.#last.delete(waiting.name);
+    tell();
+  }
+}
+
+/** Enough to keep the server busy while answers are read here; with more of them the batches only get smaller. */
+const flightsMax = 2;
+
+/** Far more than one batch gains anything by. */
+const batchMax = 512;
+const batchBytesMax = 1024 * 1024;
+
+/** What fits into memory on any machine, and takes seconds to write down. */
+const waitingMax = 10_000;
+const waitingBytesMax = 64 * 1024 * 1024;
+
+/** Long against any statement here, short against anybody's patience. */
+const stalledMs = 1_000;
+
+interface Waiting {
+  readonly verb: Verb<RecordId, unknown>;
+  readonly call: RecordId;
+  readonly name: string;
+  readonly bytes: number;
+  readonly resolve: (answer: unknown) => void;
+  readonly reject: (error: unknown) => void;
+  /** The next call about the same record. */
+  next: Waiting | undefined;
+}
+
+/** Every process locks records in this order, so that no two wait for each other. */
+export function byRecord(a: RecordId, b: RecordId): number {
+  return compare(a.scope, b.scope) || compare(a.key, b.key);
+}
+
+/** Not localeCompare: the order must be the same on every machine. */
+function compare(a: string, b: string): number {
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
+}

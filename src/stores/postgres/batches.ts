@@ -1,0 +1,219 @@
+import { encodeProgress, noProgress } from "../../core/phase.ts";
+import type { RecordId } from "../../core/record.ts";
+import { decodeResponse, encodeResponse } from "../../core/response.ts";
+import type { Advance, Lease, RenewAnswer, Reservation, SettleAnswer, Settlement } from "../../core/store.ts";
+import { encodeRequest } from "../../core/stored-request.ts";
+import type { ArrayParameter } from "./arrays.ts";
+import type { Row } from "./database.ts";
+import type { Queries } from "./queries.ts";
+import { newRecordOf, type ReserveCall, reservationOf } from "./reserving.ts";
+import { durationMs } from "./rows.ts";
+import { giveUpColumns } from "./settling.ts";
+
+/*
+ * The calls of a batch as the arrays that the functions of the migration 0003_batches take, and what their answers
+ * mean. Whatever is neither a new record nor the replay of a completed one is left to the statement for one call, which
+ * knows all states; so is whatever a lease does not hold any more.
+ */
+
+/** Undefined where a call has to be made alone. */
+type Answers<Answer> = readonly (Answer | undefined)[];
+
+/** With `look`, records are looked for before any is inserted: the same answers, faster if most are replays. */
+export async function reserveBatch(
+  queries: Queries,
+  calls: readonly ReserveCall[],
+  { look }: { readonly look: boolean },
+): Promise<Answers<Reservation>> {
+  const kinds = kindsOf(calls, ({ onCrash, session, leaseMs, retentionMs, mode, route, reconcileAfterMs }) =>
+    [onCrash, session, leaseMs, retentionMs, mode, reconcileAfterMs, route].join(),
+  );
+  const records = kinds.samples.map((call) => newRecordOf(call));
+  const requests = calls.some(({ request }) => request !== undefined)
+    ? calls.map(({ request }) => request && encodeRequest(request))
+    : undefined;
+  const rows = await queries.batch<FoundRow>("latchkey_reserve_batch", [
+    look,
+    text(calls, (call) => call.scope),
+    text(calls, (call) => call.key),
+    text(calls, (call) => call.fingerprint),
+    text(calls, (call) => (call.mode === "accept" ? null : call.owner)),
+    int4(kinds.numbers, (number) => number),
+    text(records, ({ onCrash }) => onCrash),
+    int4(records, ({ session }) => session),
+    float8(records, ({ leaseMs }) => leaseMs),
+    float8(records, ({ retentionMs }) => retentionMs),
+    text(records, ({ state }) => state),
+    text(records, ({ route }) => route),
+    float8(records, ({ reconcileMs }) => reconcileMs),
+    { type: "text", values: requests?.map((request) => request?.head ?? null) ?? null },
+    { type: "bytea", values: requests?.map((request) => request?.body ?? null) ?? null },
+  ]);
+  return reservationsOf(calls, rows);
+}
+
+/** The row of the batch has no place. Rows before it are from looking, and count if nothing had to be inserted. */
+function reservationsOf(calls: readonly ReserveCall[], rows: readonly FoundRow[]): Answers<Reservation> {
+  const batchAt = rows.findIndex(({ place }) => place === null);
+  const batch = rows[batchAt];
+  if (batch === undefined) return calls.map(() => undefined);
+  const found = new Map<number, FoundRow>();
+  for (const row of batch.status === null ? rows.slice(0, batchAt) : rows.slice(batchAt + 1)) {
+    if (row.place !== null) found.set(row.place, row);
+  }
+  const createdAt = batch.now ?? 0;
+  return calls.map((call, index) => {
+    const row = found.get(index + 1);
+    if (row !== undefined) return answerOf(call, row);
+    return reservationOf(call, { fence: 1, after: "absent", progress: noProgress, createdAt });
+  });
+}
+
+function answerOf({ fingerprint }: ReserveCall, row: FoundRow): Reservation | undefined {
+  const { status, head, body, expires, print } = row;
+  if (status === null || head === null || expires === null) return undefined;
+  if (print !== fingerprint) return { kind: "mismatch" };
+  try {
+    return { kind: "replay", response: decodeResponse({ status, head, body }), expiresAt: expires };
+  } catch {
+    // One that cannot be read must not fail the others: asked alone, it fails on its own.
+    return undefined;
+  }
+}
+
+export interface CompleteCall extends Lease {
+  readonly settlement: Extract<Settlement, { kind: "complete" }>;
+}
+
+export async function completeBatch(
+  queries: Queries,
+  calls: readonly CompleteCall[],
+): Promise<Answers<SettleAnswer>> {
+  const encoded = calls.map(({ settlement }) => ({
+    ...encodeResponse(settlement.response),
+    retentionMs: Math.round(durationMs(settlement.retentionMs)),
+  }));
+  const kinds = kindsOf(encoded, ({ status, head, retentionMs }) => `${status},${retentionMs},${head}`);
+  const rows = await queries.batch<{ now: number; places: string | null }>("latchkey_complete_batch", [
+    ...held(calls),
+    { type: "bytea", values: encoded.map(({ body }) => body) },
+    int4(kinds.numbers, (number) => number),
+    int4(kinds.samples, ({ status }) => status),
+    text(kinds.samples, ({ head }) => head),
+    float8(kinds.samples, ({ retentionMs }) => retentionMs),
+  ]);
+  const isHeld = placesOf(rows[0]?.places);
+  const now = rows[0]?.now ?? 0;
+  return encoded.map(({ retentionMs }, index) =>
+    isHeld(index) ? { kind: "settled", expiresAt: now + retentionMs } : undefined,
+  );
+}
+
+export interface GiveUpCall extends Lease {
+  readonly settlement: Exclude<Settlement, { kind: "complete" }>;
+}
+
+export async function giveUpBatch(
+  queries: Queries,
+  calls: readonly GiveUpCall[],
+): Promise<Answers<SettleAnswer>> {
+  const given = calls.map(({ settlement }) => giveUpColumns(settlement));
+  const rows = await queries.batch<{ place: number; expires: number }>("latchkey_give_up_batch", [
+    ...held(calls),
+    text(given, ({ state }) => state),
+    text(given, ({ reason }) => reason),
+    float8(given, ({ retentionMs }) => retentionMs),
+    float8(given, ({ resumeMs }) => resumeMs),
+    float8(given, ({ reconcileMs }) => reconcileMs),
+  ]);
+  const answers: (SettleAnswer | undefined)[] = calls.map(() => undefined);
+  for (const { place, expires } of rows) answers[place - 1] = { kind: "settled", expiresAt: expires };
+  return answers;
+}
+
+export interface AdvanceCall extends Lease {
+  readonly step: Advance;
+}
+
+export async function advanceBatch(
+  queries: Queries,
+  calls: readonly AdvanceCall[],
+): Promise<readonly RenewAnswer[]> {
+  const rows = await queries.batch<{ places: string | null }>("latchkey_advance_batch", [
+    ...held(calls),
+    text(calls, ({ step }) => encodeProgress(step.progress)),
+    text(calls, ({ step }) => step.onCrash),
+  ]);
+  return renewAnswers(calls, rows[0]?.places);
+}
+
+/** The leases are sorted by record. */
+export async function renewBatch(
+  queries: Queries,
+  leases: readonly Lease[],
+  leaseMs: number,
+): Promise<readonly RenewAnswer[]> {
+  const rows = await queries.batch<{ places: string | null }>("latchkey_renew_batch", [
+    ...held(leases),
+    durationMs(leaseMs),
+  ]);
+  return renewAnswers(leases, rows[0]?.places);
+}
+
+function renewAnswers(calls: readonly RecordId[], places: string | null | undefined): RenewAnswer[] {
+  const isHeld = placesOf(places);
+  return calls.map((_, index) => (isHeld(index) ? "held" : "lost"));
+}
+
+/** NULL stands for every place. No answer at all stands for none: nothing is promised that the database has not said. */
+function placesOf(places: string | null | undefined): (index: number) => boolean {
+  if (places === null) return () => true;
+  const set = new Set(places?.split(","));
+  return (index) => set.has(String(index + 1));
+}
+
+/** A batch sends what many calls have in common once, and for each call only the number of its kind, from 1. */
+function kindsOf<T>(items: readonly T[], nameOf: (item: T) => string): { numbers: number[]; samples: T[] } {
+  const known = new Map<string, number>();
+  const samples: T[] = [];
+  const numbers = items.map((item) => {
+    const name = nameOf(item);
+    const number = known.get(name);
+    if (number !== undefined) return number;
+    samples.push(item);
+    known.set(name, samples.length);
+    return samples.length;
+  });
+  return { numbers, samples };
+}
+
+function held(leases: readonly Lease[]): ArrayParameter[] {
+  return [
+    text(leases, (lease) => lease.scope),
+    text(leases, (lease) => lease.key),
+    int4(leases, (lease) => lease.fence),
+    text(leases, (lease) => lease.owner),
+  ];
+}
+
+function text<T>(items: readonly T[], valueIn: (item: T) => string | null): ArrayParameter {
+  return { type: "text", values: items.map(valueIn) };
+}
+
+function int4<T>(items: readonly T[], valueIn: (item: T) => number | null): ArrayParameter {
+  return { type: "int4", values: items.map(valueIn) };
+}
+
+function float8<T>(items: readonly T[], valueIn: (item: T) => number | null): ArrayParameter {
+  return { type: "float8", values: items.map(valueIn) };
+}
+
+interface FoundRow extends Row {
+  readonly place: number | null;
+  readonly now: number | null;
+  readonly print: string | null;
+  readonly status: number | null;
+  readonly head: string | null;
+  readonly body: Uint8Array | null;
+  readonly expires: number | null;
+}

@@ -1,0 +1,128 @@
+import type {
+  Advance,
+  Lease,
+  RenewAnswer,
+  Reservation,
+  ReserveRequest,
+  SettleAnswer,
+  Settlement,
+} from "../../core/store.ts";
+import { byRecord, Gathering, type Verb } from "../gathering.ts";
+import {
+  type AdvanceCall,
+  advanceBatch,
+  type CompleteCall,
+  completeBatch,
+  type GiveUpCall,
+  giveUpBatch,
+  renewBatch,
+  reserveBatch,
+} from "./batches.ts";
+import { isRefusal } from "./errors.ts";
+import type { Queries } from "./queries.ts";
+import { type ReserveCall, reserve } from "./reserving.ts";
+import { advance, renew, settle } from "./settling.ts";
+
+/** What every request asks of the database. */
+export interface Calls {
+  reserve(request: ReserveRequest, session: number | null): Promise<Reservation>;
+  settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer>;
+  advance(lease: Lease, step: Advance): Promise<RenewAnswer>;
+  renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]>;
+}
+
+/** One statement for each call. */
+export function plainCalls(queries: Queries, reserveStatement: string): Calls {
+  return {
+    reserve: (request, session) => reserve(queries, reserveStatement, { ...request, session }),
+    settle: (lease, settlement) => settle(queries, lease, settlement),
+    advance: (lease, step) => advance(queries, lease, step),
+    renew: (leases, leaseMs) => renew(queries, leases, leaseMs),
+  };
+}
+
+/** One statement for all calls that are concurrent; see `Gathering`. */
+export function gatheredCalls(
+  queries: Queries,
+  reserveStatement: string,
+  options: { readonly aloneMax: number },
+): Calls {
+  const gathering = new Gathering({ isRefusal, ...options });
+  const reserving = reserveVerb(queries, reserveStatement);
+  const completing: Verb<CompleteCall, SettleAnswer> = {
+    alone: (call) => settle(queries, call, call.settlement),
+    together: (calls) => completeBatch(queries, calls),
+    isUnordered: false,
+    bytes: ({ settlement: { response } }) =>
+      bytesPerCall + (response.kind === "full" ? response.body.length : 0),
+  };
+  const givingUp: Verb<GiveUpCall, SettleAnswer> = {
+    alone: (call) => settle(queries, call, call.settlement),
+    together: (calls) => giveUpBatch(queries, calls),
+    isUnordered: false,
+    bytes: ({ settlement }) => bytesPerCall + settlement.reason.length,
+  };
+  const advancing: Verb<AdvanceCall, RenewAnswer> = {
+    alone: (call) => advance(queries, call, call.step),
+    together: (calls) => advanceBatch(queries, calls),
+    isUnordered: false,
+    bytes: ({ step }) => bytesPerCall + step.progress.length * bytesPerCall,
+  };
+  const urgent = { isUrgent: true };
+  return {
+    reserve(request, session) {
+      // A worker comes for one record that is there, and must not make it.
+      if (request.mode === "claim") return reserve(queries, reserveStatement, { ...request, session });
+      return gathering.ask(reserving, { ...request, session }, { isUrgent: false });
+    },
+    settle({ scope, key, fence, owner }, settlement) {
+      const lease = { scope, key, fence, owner };
+      return settlement.kind === "complete"
+        ? gathering.ask(completing, { ...lease, settlement }, urgent)
+        : gathering.ask(givingUp, { ...lease, settlement }, urgent);
+    },
+    advance: ({ scope, key, fence, owner }, step) =>
+      gathering.ask(advancing, { scope, key, fence, owner, step }, urgent),
+    // All of a process's leases in one statement already, so nothing is gathered.
+    renew: (leases, leaseMs) => renewAll(queries, leases, leaseMs),
+  };
+}
+
+function reserveVerb(queries: Queries, statement: string): Verb<ReserveCall, Reservation> {
+  // Retries come in waves. What the last batch found says whether the next one is likely to find anything.
+  let look = false;
+  return {
+    alone: (call) => reserve(queries, statement, call),
+    async together(calls) {
+      const answers = await reserveBatch(queries, calls, { look });
+      const found = answers.filter(
+        (answer) => answer?.kind !== "execute" && answer?.kind !== "pending",
+      ).length;
+      look = found * 2 > answers.length;
+      return answers;
+    },
+    isUnordered: true,
+    bytes: ({ request }) => bytesPerCall + (request === undefined ? 0 : request.body.length + bytesPerCall),
+  };
+}
+
+/** Locked in the order in which every batch is. */
+async function renewAll(
+  queries: Queries,
+  leases: readonly Lease[],
+  leaseMs: number,
+): Promise<readonly RenewAnswer[]> {
+  if (leases.length < 2) return renew(queries, leases, leaseMs);
+  const order = leases.map((lease, index) => ({ lease, index })).sort((a, b) => byRecord(a.lease, b.lease));
+  const sorted = await renewBatch(
+    queries,
+    order.map(({ lease }) => lease),
+    leaseMs,
+  );
+  const answers: RenewAnswer[] = leases.map(() => "lost");
+  for (const [position, { index }] of order.entries()) answers[index] = sorted[position] ?? "lost";
+  return answers;
+}
+
+/** About what the names, the fingerprint and the numbers of a call take. */
+const bytesPerCall = 300;
