@@ -12,8 +12,8 @@ import { giveUpColumns } from "./settling.ts";
 
 /*
  * The calls of a batch as the arrays that the functions of the migration 0003_batches take, and what their answers
- * mean. Whatever is neither a new record nor the replay of a completed one is left to the statement for one call, which
- * knows all states; so is whatever a lease does not hold any more.
+ * mean. Whatever takes more than the clock to answer is left to the statement for one call, which knows all states; so
+ * is whatever a lease does not hold any more.
  */
 
 /** Undefined where a call has to be made alone. */
@@ -25,8 +25,18 @@ export async function reserveBatch(
   calls: readonly ReserveCall[],
   { look }: { readonly look: boolean },
 ): Promise<Answers<Reservation>> {
-  const kinds = kindsOf(calls, ({ onCrash, session, leaseMs, retentionMs, mode, route, reconcileAfterMs }) =>
-    [onCrash, session, leaseMs, retentionMs, mode, reconcileAfterMs, route].join(),
+  const kinds = kindsOf(
+    calls,
+    ({ onCrash, session, leaseMs, retentionMs, mode, route, reconcileAfterMs }) => [
+      onCrash,
+      session,
+      leaseMs,
+      retentionMs,
+      mode,
+      reconcileAfterMs,
+      route === undefined ? 0 : 1,
+      route,
+    ],
   );
   const records = kinds.samples.map((call) => newRecordOf(call));
   const requests = calls.some(({ request }) => request !== undefined)
@@ -61,18 +71,21 @@ function reservationsOf(calls: readonly ReserveCall[], rows: readonly FoundRow[]
   for (const row of batch.status === null ? rows.slice(0, batchAt) : rows.slice(batchAt + 1)) {
     if (row.place !== null) found.set(row.place, row);
   }
-  const createdAt = batch.now ?? 0;
+  const now = batch.now ?? 0;
   return calls.map((call, index) => {
     const row = found.get(index + 1);
-    if (row !== undefined) return answerOf(call, row);
-    return reservationOf(call, { fence: 1, after: "absent", progress: noProgress, createdAt });
+    if (row !== undefined) return answerOf(call, row, now);
+    return reservationOf(call, { fence: 1, after: "absent", progress: noProgress, createdAt: now });
   });
 }
 
-function answerOf({ fingerprint }: ReserveCall, row: FoundRow): Reservation | undefined {
-  const { status, head, body, expires, print } = row;
-  if (status === null || head === null || expires === null) return undefined;
+/** As `decide` would, in the two states in which nothing but the clock counts. */
+function answerOf({ fingerprint }: ReserveCall, row: FoundRow, now: number): Reservation | undefined {
+  const { lease, status, head, body, expires, print } = row;
+  if (lease === null && status === null) return undefined;
   if (print !== fingerprint) return { kind: "mismatch" };
+  if (lease !== null) return { kind: "inFlight", retryAfterMs: lease - now };
+  if (status === null || head === null || expires === null) return undefined;
   try {
     return { kind: "replay", response: decodeResponse({ status, head, body }), expiresAt: expires };
   } catch {
@@ -93,7 +106,7 @@ export async function completeBatch(
     ...encodeResponse(settlement.response),
     retentionMs: Math.round(durationMs(settlement.retentionMs)),
   }));
-  const kinds = kindsOf(encoded, ({ status, head, retentionMs }) => `${status},${retentionMs},${head}`);
+  const kinds = kindsOf(encoded, ({ status, head, retentionMs }) => [status, retentionMs, head]);
   const rows = await queries.batch<{ now: number; places: string | null }>("latchkey_complete_batch", [
     ...held(calls),
     { type: "bytea", values: encoded.map(({ body }) => body) },
@@ -173,11 +186,11 @@ function placesOf(places: string | null | undefined): (index: number) => boolean
 }
 
 /** A batch sends what many calls have in common once, and for each call only the number of its kind, from 1. */
-function kindsOf<T>(items: readonly T[], nameOf: (item: T) => string): { numbers: number[]; samples: T[] } {
+function kindsOf<T>(items: readonly T[], parts: (item: T) => readonly unknown[]): Kinds<T> {
   const known = new Map<string, number>();
   const samples: T[] = [];
   const numbers = items.map((item) => {
-    const name = nameOf(item);
+    const name = parts(item).join();
     const number = known.get(name);
     if (number !== undefined) return number;
     samples.push(item);
@@ -185,6 +198,12 @@ function kindsOf<T>(items: readonly T[], nameOf: (item: T) => string): { numbers
     return samples.length;
   });
   return { numbers, samples };
+}
+
+interface Kinds<T> {
+  readonly numbers: readonly number[];
+  /** The first of each kind. */
+  readonly samples: readonly T[];
 }
 
 function held(leases: readonly Lease[]): ArrayParameter[] {
@@ -212,6 +231,7 @@ interface FoundRow extends Row {
   readonly place: number | null;
   readonly now: number | null;
   readonly print: string | null;
+  readonly lease: number | null;
   readonly status: number | null;
   readonly head: string | null;
   readonly body: Uint8Array | null;

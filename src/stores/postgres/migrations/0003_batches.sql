@@ -99,9 +99,11 @@ END
 $$;
 
 -- A row for each position whose record this transaction has not written: with a fingerprint if there is a record, and
--- with a status if it is completed and can so be answered at once.
+-- with a lease or a status if it can be answered at once, because it is in progress or completed, by the clock alone.
 CREATE FUNCTION latchkey_found(scopes text[], keys text[], moment timestamptz)
-RETURNS TABLE (place integer, now float8, print text, status integer, head text, body bytea, expires float8)
+RETURNS TABLE (
+  place integer, now float8, print text, lease float8, status integer, head text, body bytea, expires float8
+)
 LANGUAGE plpgsql VOLATILE ROWS 10
 SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -111,6 +113,8 @@ DECLARE
 BEGIN
   RETURN QUERY
   SELECT c.position::integer, NULL::float8, r.fingerprint,
+    CASE WHEN r.state = 'in_progress' AND r.owner_session IS NULL AND r.lease_until > moment
+      THEN (extract(epoch FROM r.lease_until) * 1000)::float8 END,
     CASE WHEN r.state = 'completed' AND r.expires_at > moment THEN r.response_status::integer END,
     r.response_head, r.response_body, (extract(epoch FROM r.expires_at) * 1000)::float8
   FROM unnest(scopes, keys) WITH ORDINALITY AS c (scope, key, position)
@@ -132,7 +136,9 @@ CREATE FUNCTION latchkey_reserve_batch(
   look boolean, scopes text[], keys text[], fingerprints text[], owners text[], kinds integer[],
   crashes text[], sessions integer[], leases float8[], retentions float8[], states text[], routes text[],
   reconciles float8[], heads text[], bodies bytea[]
-) RETURNS TABLE (place integer, now float8, print text, status integer, head text, body bytea, expires float8)
+) RETURNS TABLE (
+  place integer, now float8, print text, lease float8, status integer, head text, body bytea, expires float8
+)
 LANGUAGE plpgsql VOLATILE ROWS 10
 SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$

@@ -96,7 +96,9 @@ CREATE OR REPLACE FUNCTION latchkey_reserve_batch(
   look boolean, scopes text[], keys text[], fingerprints text[], owners text[], kinds integer[],
   crashes text[], sessions integer[], leases float8[], retentions float8[], states text[], routes text[],
   reconciles float8[], heads text[], bodies bytea[]
-) RETURNS TABLE (place integer, now float8, print text, status integer, head text, body bytea, expires float8)
+) RETURNS TABLE (
+  place integer, now float8, print text, lease float8, status integer, head text, body bytea, expires float8
+)
 LANGUAGE plpgsql VOLATILE ROWS 10
 AS $batch$
 #variable_conflict use_column

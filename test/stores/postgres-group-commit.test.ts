@@ -1,0 +1,389 @@
+import pg from "pg";
+import { beforeAll, describe, expect, it } from "vitest";
+import { StoreError } from "../../src/core/errors.ts";
+import { noProgress } from "../../src/core/phase.ts";
+import type { Lease, ReserveRequest, Store } from "../../src/core/store.ts";
+import { databaseOf } from "../../src/stores/postgres/database.ts";
+import { PostgresStore, postgresStore } from "../../src/stores/postgres/store.ts";
+import {
+  again,
+  complete,
+  eventually,
+  leaseOf,
+  request,
+  response,
+  spied,
+  useDatabase,
+} from "./postgres-support.ts";
+
+const database = useDatabase();
+let pool: pg.Pool;
+
+beforeAll(() => {
+  pool = database.pool({ max: 20 });
+});
+
+function requests(count: number, overrides: Partial<ReserveRequest> = {}): ReserveRequest[] {
+  return Array.from({ length: count }, () => request(overrides));
+}
+
+async function leases(store: Store, wanted: readonly ReserveRequest[]): Promise<Lease[]> {
+  return Promise.all(wanted.map((each) => leaseOf(store, each)));
+}
+
+describe("how many statements are sent", () => {
+  /** The statements of `work`, each up to its parameters. */
+  async function sent(work: (store: Store) => Promise<unknown>, options = {}): Promise<string[]> {
+    const texts: string[] = [];
+    const store = postgresStore(
+      spied(pool, (text) => void texts.push(text)),
+      options,
+    );
+    await work(store);
+    return texts;
+  }
+  const roundOf = (count: number) => async (store: Store) => {
+    const held = await leases(store, requests(count));
+    await Promise.all(held.map((lease) => store.settle(lease, complete)));
+  };
+
+  it("256 fresh requests at once take two statements to reserve and two to settle", async () => {
+    const texts = await sent(roundOf(256));
+    expect(texts.map((text) => /latchkey_\w+_batch/.exec(text)?.[0])).toEqual([
+      "latchkey_reserve_batch",
+      "latchkey_reserve_batch",
+      "latchkey_complete_batch",
+      "latchkey_complete_batch",
+    ]);
+  });
+
+  it("256 replays at once take two", async () => {
+    const wanted = requests(256);
+    const store = postgresStore(pool);
+    await Promise.all((await leases(store, wanted)).map((lease) => store.settle(lease, complete)));
+    expect(await sent((fresh) => Promise.all(wanted.map((each) => fresh.reserve(again(each)))))).toHaveLength(
+      2,
+    );
+  });
+
+  it("releases, suspensions and the progress of executions are gathered as well", async () => {
+    const store = postgresStore(pool);
+    const held = await leases(store, requests(40));
+    const texts = await sent(async (other) => {
+      await Promise.all(
+        held.map((lease) => other.advance(lease, { progress: noProgress, onCrash: "retry" })),
+      );
+      await Promise.all(
+        held.map((lease, index) =>
+          other.settle(
+            lease,
+            index % 2 === 0
+              ? { kind: "release", reason: "nothing was sent", retentionMs: 60_000 }
+              : { kind: "suspend", reason: "no answer came", reconcileAfterMs: 0 },
+          ),
+        ),
+      );
+    });
+    expect(texts.map((text) => /latchkey_\w+_batch/.exec(text)?.[0])).toEqual([
+      "latchkey_advance_batch",
+      "latchkey_advance_batch",
+      "latchkey_give_up_batch",
+      "latchkey_give_up_batch",
+    ]);
+  });
+
+  it("switched off, each call has the statement that a lone call has", async () => {
+    const off = await sent(roundOf(8), { groupCommit: false });
+    expect(off).toHaveLength(16);
+    expect(new Set(off).size).toBe(2);
+    expect([...new Set(off)]).toEqual(await sent(roundOf(1), { groupCommit: false }));
+    expect(off.join()).not.toContain("_batch");
+  });
+
+  it("groupCommit must be true or false", () => {
+    expect(() => postgresStore(pool, { groupCommit: "yes" as never })).toThrow(/groupCommit.*true or false/);
+  });
+});
+
+describe("neighbours in a batch", () => {
+  it("each gets its own answer, whatever its record is", async () => {
+    const store = postgresStore(pool);
+    const [done, running, failed, expired] = requests(4);
+    if (!done || !running || !failed || !expired) throw new Error("four were asked for");
+    await store.settle(await leaseOf(store, done), complete);
+    await leaseOf(store, running);
+    await store.settle(await leaseOf(store, failed), { kind: "release", reason: "r", retentionMs: 60_000 });
+    await store.settle(await leaseOf(store, expired), { ...complete, retentionMs: 0 });
+    const other = again(done, { fingerprint: "v1:other" });
+    const fresh = requests(20);
+    for (let round = 0; round < 2; round += 1) {
+      // The second time most are there already, so that records are looked for before any is inserted.
+      const answers = await Promise.all(
+        [done, running, other, ...fresh].map((each) =>
+          store.reserve(again(each, { fingerprint: each.fingerprint })),
+        ),
+      );
+      expect(answers.map(({ kind }) => kind)).toEqual([
+        "replay",
+        "inFlight",
+        "mismatch",
+        ...fresh.map(() => (round === 0 ? "execute" : "inFlight")),
+      ]);
+      expect(answers[0]).toMatchObject({ response: { status: 201, body: Buffer.from("done") } });
+    }
+    const answers = await Promise.all(
+      [failed, expired, ...requests(5)].map((each) => store.reserve(again(each))),
+    );
+    expect(answers).toMatchObject([
+      { kind: "execute", after: "failed_retryable", lease: { fence: 2 } },
+      { kind: "execute", after: "expired", lease: { fence: 2 } },
+      ...Array.from({ length: 5 }, () => ({ kind: "execute", after: "absent", lease: { fence: 1 } })),
+    ]);
+  });
+
+  it("routes, policies and kept requests are not mixed up", async () => {
+    const store = postgresStore(pool);
+    const bytes = new Uint8Array([0, 255, 92, 34]);
+    const wanted = Array.from({ length: 30 }, (_, index) =>
+      request({
+        mode: index % 3 === 0 ? "accept" : "execute",
+        onCrash: index % 2 === 0 ? "retry" : "resume",
+        route: index % 5 === 0 ? undefined : `route ${index % 7}, "quoted" \\ ünï`,
+        retentionMs: 60_000 + index,
+        request:
+          index % 3 === 0 || index % 4 === 0
+            ? { method: "POST", target: `/${index}`, tenant: "t", headers: [], body: bytes }
+            : undefined,
+      }),
+    );
+    await Promise.all(wanted.map((each) => store.reserve(each)));
+    for (const [index, each] of wanted.entries()) {
+      const { record } = await store.read(each);
+      expect(record, `${index}`).toMatchObject({
+        state: each.mode === "accept" ? "pending" : "in_progress",
+        onCrash: each.onCrash,
+        route: each.route,
+      });
+      expect((record?.expiresAt ?? 0) - (record?.createdAt ?? 0)).toBe(each.retentionMs);
+      const [row] = await database.query<{ request_body: Buffer | null }>(
+        "SELECT request_body FROM latchkey_records WHERE scope = $1 AND key = $2",
+        [each.scope, each.key],
+      );
+      expect(row?.request_body && new Uint8Array(row.request_body)).toEqual(each.request?.body ?? null);
+    }
+  });
+
+  it("the same key many times at once: one executes, and the others are told so", async () => {
+    const store = postgresStore(pool);
+    const wanted = requests(10).flatMap((each) => Array.from({ length: 10 }, () => again(each)));
+    const answers = await Promise.all(wanted.map((each) => store.reserve(each)));
+    const kinds = answers.map(({ kind }) => kind);
+    expect(kinds.filter((kind) => kind === "execute")).toHaveLength(10);
+    expect(kinds.filter((kind) => kind === "inFlight")).toHaveLength(90);
+  });
+
+  it("what one says about a record comes before what it says next, though it did not wait", async () => {
+    const store = postgresStore(pool);
+    const held = await leases(store, requests(30));
+    const progress = [{ kind: "atomic", name: "done", result: "1" }] as const;
+    const answers = await Promise.all(
+      held.flatMap((lease) => [
+        store.advance(lease, { progress, onCrash: "resume" }),
+        store.settle(lease, complete),
+        store.advance(lease, { progress: [], onCrash: "retry" }),
+      ]),
+    );
+    for (let index = 0; index < answers.length; index += 3) {
+      expect(answers.slice(index, index + 3)).toMatchObject(["held", { kind: "settled" }, "lost"]);
+    }
+    expect((await store.read(held[0] as Lease)).record).toMatchObject({ state: "completed", progress });
+  });
+
+  it.each([
+    ["text that no database takes", { key: "zero \0 byte" }],
+    ["a rule of the table", { onCrash: "explode" as never }],
+  ])("a poisoned reservation fails alone: %s", async (_, poison) => {
+    const store = postgresStore(pool);
+    const wanted = requests(20);
+    wanted.splice(7, 0, request(poison));
+    const answers = await Promise.allSettled(wanted.map((each) => store.reserve(each)));
+    expect(answers[7]).toMatchObject({ status: "rejected", reason: expect.any(StoreError) });
+    answers.splice(7, 1);
+    expect(answers.every((each) => each.status === "fulfilled" && each.value.kind === "execute")).toBe(true);
+  });
+
+  it("a poisoned outcome fails alone", async () => {
+    const store = postgresStore(pool);
+    const held = await leases(store, requests(20));
+    const answers = await Promise.allSettled(
+      held.map((lease, index) =>
+        store.settle(
+          lease,
+          index === 7 ? { ...complete, response: { ...response, status: 99_999 } } : complete,
+        ),
+      ),
+    );
+    expect(answers[7]).toMatchObject({ status: "rejected", reason: expect.any(StoreError) });
+    answers.splice(7, 1);
+    expect(answers.every((each) => each.status === "fulfilled" && each.value.kind === "settled")).toBe(true);
+  });
+
+  it("a stale owner in a batch is told that it lost, and the others settle", async () => {
+    const store = postgresStore(pool);
+    const held = await leases(store, requests(20));
+    const stale = held.map((lease, index) =>
+      index % 5 === 0 ? { ...lease, owner: "somebody else" } : lease,
+    );
+    const answers = await Promise.all(stale.map((lease) => store.settle(lease, complete)));
+    expect(answers.map(({ kind }) => kind)).toEqual(
+      stale.map((_, index) => (index % 5 === 0 ? "lost" : "settled")),
+    );
+    expect(await store.renew([held[0] as Lease, held[1] as Lease, held[5] as Lease], 60_000)).toEqual([
+      "held",
+      "lost",
+      "held",
+    ]);
+  });
+});
+
+describe("a database in trouble", () => {
+  /** Nobody can write while this is held. */
+  async function locked<T>(work: (release: () => Promise<void>) => Promise<T>): Promise<T> {
+    const client = await pool.connect();
+    await client.query("BEGIN; LOCK TABLE latchkey_records IN SHARE MODE");
+    let isHeld = true;
+    const release = async () => {
+      if (isHeld) await client.query("ROLLBACK");
+      isHeld = false;
+    };
+    try {
+      return await work(release);
+    } finally {
+      await release();
+      client.release();
+    }
+  }
+  const waitingBackends = async () =>
+    (
+      await database.query<{ pid: number }>(
+        "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()",
+      )
+    ).map(({ pid }) => pid);
+
+  it("a lost connection rejects every call that it carried, and what waited goes on elsewhere", async () => {
+    const own = database.pool({ max: 4 });
+    const store = postgresStore(own);
+    const { carried, waiting } = await locked(async (release) => {
+      const first = requests(40).map((each) => store.reserve(each));
+      const outcomes = Promise.allSettled(first);
+      await eventually(async () => (await waitingBackends()).length === 2);
+      const later = Promise.allSettled(requests(40).map((each) => store.reserve(each)));
+      for (const pid of await waitingBackends())
+        await database.query("SELECT pg_terminate_backend($1)", [pid]);
+      const lost = await outcomes;
+      await release();
+      return { carried: lost, waiting: await later };
+    });
+    expect(carried.map((each) => each.status === "rejected" && each.reason instanceof StoreError)).toEqual(
+      carried.map(() => true),
+    );
+    expect(waiting.every((each) => each.status === "fulfilled" && each.value.kind === "execute")).toBe(true);
+  });
+
+  it("a record that somebody has locked holds up only its own batch", async () => {
+    const store = postgresStore(pool);
+    const [first, second] = requests(2);
+    if (!first || !second) throw new Error("two were asked for");
+    const held = await leases(store, [first, second]);
+    const client = await pool.connect();
+    await client.query("BEGIN");
+    for (const { scope, key } of held) {
+      await client.query("SELECT FROM latchkey_records WHERE scope = $1 AND key = $2 FOR UPDATE", [
+        scope,
+        key,
+      ]);
+    }
+    const stuck = held.map((lease) => store.settle(lease, complete));
+    await eventually(async () => (await waitingBackends()).length > 0);
+    await eventually(async () => {
+      const answer = await Promise.race([
+        store.reserve(request()),
+        new Promise<undefined>((resolve) => setTimeout(resolve, 100, undefined)),
+      ]);
+      return answer?.kind === "execute";
+    });
+    await client.query("ROLLBACK");
+    client.release();
+    expect((await Promise.all(stuck)).map(({ kind }) => kind)).toEqual(["settled", "settled"]);
+  });
+});
+
+describe("the plan", () => {
+  /** The plans of everything that a round of batches executes, on one connection. */
+  async function plansOf(client: pg.Client, store: Store): Promise<string> {
+    const plans: string[] = [];
+    const hear = ({ message }: { message?: string | undefined }) => plans.push(message ?? "");
+    client.on("notice", hear);
+    const wanted = requests(3, { onCrash: "retry" });
+    const held = await leases(store, wanted);
+    await store.renew(held, 60_000);
+    await Promise.all(held.map((lease) => store.advance(lease, { progress: noProgress, onCrash: "retry" })));
+    await Promise.all(
+      held.map((lease, index) =>
+        store.settle(
+          lease,
+          index === 0
+            ? { kind: "release", reason: "r", retentionMs: 60_000 }
+            : { ...complete, retentionMs: 60_000 },
+        ),
+      ),
+    );
+    for (let round = 0; round < 2; round += 1) {
+      await Promise.all(wanted.slice(1).map((each) => store.reserve(again(each))));
+    }
+    client.removeListener("notice", hear);
+    return plans.join("\n");
+  }
+
+  function expectIndexAccess(plans: string): void {
+    // Each of them did run, and no way into the table but its primary key was taken, or a place that was found by it.
+    for (const name of ["reserve", "renew", "advance", "complete", "give_up"]) {
+      expect(plans).toContain(`latchkey_${name}_batch`);
+    }
+    expect(plans).toMatch(/Index Scan using latchkey_records_pkey/);
+    expect(plans).toMatch(/Tid Scan on latchkey_records/);
+    const others = [...plans.matchAll(/(\w+ )?Scan (using \w+ )?on latchkey_records.*/g)]
+      .map(([line]) => line)
+      .filter((line) => !/^(Index Scan using latchkey_records_pkey|Tid Scan) on/.test(line));
+    expect(others).toEqual([]);
+    expect(plans).not.toMatch(/Rows Removed by (Join )?Filter: \d\d/);
+  }
+
+  it("is the same walk through the primary key in an empty table, and in a large one with the plans of the empty", async () => {
+    const client = new pg.Client({ connectionString: database.url });
+    await client.connect();
+    await database.query("TRUNCATE latchkey_records");
+    await database.query("ANALYZE latchkey_records");
+    await client.query(`
+      LOAD 'auto_explain'; SET auto_explain.log_min_duration = 0; SET auto_explain.log_nested_statements = on;
+      SET auto_explain.log_analyze = on; SET client_min_messages = log`);
+    // A pool of one connection, so that the plans of the first round are there in the second.
+    const single = {
+      query: (text: string, values: unknown[]) => client.query(text, values),
+      connect: () => Promise.reject(new Error("nobody needs a transaction here")),
+      on: () => {},
+    };
+    const store = new PostgresStore(databaseOf(single as never), {}, { aloneMax: 0 });
+    expectIndexAccess(await plansOf(client, store));
+    for (let round = 0; round < 8; round += 1) await plansOf(client, store);
+    await database.query(`
+      INSERT INTO latchkey_records (scope, key, state, fingerprint, fence, on_crash, created_at, expires_at, owner,
+        completed_at, response_status, response_head)
+      SELECT 's', 'k' || i, 'completed', 'f', 1, 'retry', now(), now() + interval '1 day', 'o' || i, now(), 201, '{}'
+      FROM generate_series(1, 100000) AS i`);
+    expectIndexAccess(await plansOf(client, store));
+    await database.query("ANALYZE latchkey_records");
+    expectIndexAccess(await plansOf(client, store));
+    await client.end();
+  });
+});
