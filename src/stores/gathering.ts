@@ -2,7 +2,7 @@ import { StoreError } from "../core/errors.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
 
 /** A way to ask the database for something, one by one or many at once. */
-export interface Verb<Call extends RecordId, Answer> {
+export interface Verb<Call, Answer> {
   alone(call: Call): Promise<Answer>;
   /** Answers in the order of the calls; undefined where one has to be asked alone. No two are about one record. */
   together(calls: readonly Call[]): Promise<readonly (Answer | undefined)[]>;
@@ -44,8 +44,9 @@ export class Gathering {
    * Rejects at once when too much is waiting already. What is `urgent` has twice the room: an outcome that is refused
    * has to be kept and told again, while a request that is refused has cost nothing yet.
    */
-  ask<Call extends RecordId, Answer>(
+  ask<Call, Answer>(
     verb: Verb<Call, Answer>,
+    id: RecordId,
     call: Call,
     { isUrgent }: { readonly isUrgent: boolean },
   ): Promise<Answer> {
@@ -57,8 +58,8 @@ export class Gathering {
       );
     }
     return new Promise<Answer>((resolve, reject) => {
-      const name = recordIdText(call);
-      const waiting: Waiting = { verb, call, name, bytes, resolve, reject, next: undefined } as Waiting;
+      const name = recordIdText(id);
+      const waiting = { verb, id, call, name, bytes, resolve, reject, next: undefined } as Waiting;
       this.#waiting += 1;
       this.#waitingBytes += bytes;
       const before = this.#last.get(name);
@@ -141,39 +142,48 @@ export class Gathering {
       await Promise.all(batch.map((waiting) => this.#carryAlone(waiting)));
       return;
     }
-    batch.sort((a, b) => byRecord(a.call, b.call));
+    batch.sort((a, b) => byRecord(a.id, b.id));
     try {
       const answers = await first.verb.together(batch.map(({ call }) => call));
       for (const [index, waiting] of batch.entries()) {
         const answer = answers[index];
         if (answer === undefined) void this.#carryAlone(waiting);
-        else this.#settle(waiting, () => waiting.resolve(answer));
+        else this.#resolve(waiting, answer);
       }
     } catch (error) {
       // Nothing of a refused batch has happened, and which call it was about is found out by asking one by one. Where
       // the connection is lost instead, anything may have happened.
       for (const waiting of batch) {
         if (this.#options.isRefusal(error)) void this.#carryAlone(waiting);
-        else this.#settle(waiting, () => waiting.reject(error));
+        else this.#reject(waiting, error);
       }
     }
   }
 
   async #carryAlone(waiting: Waiting): Promise<void> {
     try {
-      const answer = await waiting.verb.alone(waiting.call);
-      this.#settle(waiting, () => waiting.resolve(answer));
+      this.#resolve(waiting, await waiting.verb.alone(waiting.call));
     } catch (error) {
-      this.#settle(waiting, () => waiting.reject(error));
+      this.#reject(waiting, error);
     }
   }
 
-  #settle(waiting: Waiting, tell: () => void): void {
+  #resolve(waiting: Waiting, answer: unknown): void {
+    this.#land(waiting);
+    waiting.resolve(answer);
+  }
+
+  #reject(waiting: Waiting, error: unknown): void {
+    this.#land(waiting);
+    waiting.reject(error);
+  }
+
+  /** Makes room for the next call about the same record. */
+  #land(waiting: Waiting): void {
     this.#waiting -= 1;
     this.#waitingBytes -= waiting.bytes;
     if (waiting.next !== undefined) this.#makeReady(waiting.next);
     else if (this.#last.get(waiting.name) === waiting) this.#last.delete(waiting.name);
-    tell();
   }
 }
 
@@ -192,8 +202,9 @@ const waitingBytesMax = 64 * 1024 * 1024;
 const stalledMs = 1_000;
 
 interface Waiting {
-  readonly verb: Verb<RecordId, unknown>;
-  readonly call: RecordId;
+  readonly verb: Verb<unknown, unknown>;
+  readonly id: RecordId;
+  readonly call: unknown;
   readonly name: string;
   readonly bytes: number;
   readonly resolve: (answer: unknown) => void;

@@ -38,7 +38,7 @@ const calm = { isUrgent: false };
 describe("what travels together", () => {
   it("a lone call leaves in the same turn of the event loop, alone", async () => {
     const { asked, verb } = database();
-    const answer = gathering().ask(verb, id("a"), calm);
+    const answer = gathering().ask(verb, id("a"), id("a"), calm);
     await turn();
     expect(asked).toMatchObject([{ keys: ["a"] }]);
     asked[0]?.answer();
@@ -48,10 +48,10 @@ describe("what travels together", () => {
   it("what comes while all flights are in the air makes the next batches, sorted by record", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    const first = ["a", "b"].map((key) => all.ask(verb, id(key), calm));
+    const first = ["a", "b"].map((key) => all.ask(verb, id(key), id(key), calm));
     await turn();
     expect(asked.map(({ keys }) => keys)).toEqual([["a"], ["b"]]);
-    const rest = ["z", "d", "y", "c"].map((key) => all.ask(verb, id(key), calm));
+    const rest = ["z", "d", "y", "c"].map((key) => all.ask(verb, id(key), id(key), calm));
     await turn();
     expect(asked).toHaveLength(2);
     asked[0]?.answer();
@@ -72,7 +72,7 @@ describe("what travels together", () => {
   it("a crowd is shared among the flights that are free", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    for (let index = 0; index < 100; index += 1) void all.ask(verb, id(`k${index}`), calm);
+    for (let index = 0; index < 100; index += 1) void all.ask(verb, id(`k${index}`), id(`k${index}`), calm);
     await turn();
     expect(asked.map(({ keys }) => keys.length)).toEqual([50, 50]);
   });
@@ -80,7 +80,7 @@ describe("what travels together", () => {
   it("what is large travels in batches of its own", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    for (const key of ["a", "b", "c", "d"]) void all.ask(verb, { ...id(key), bytes: 700_000 }, calm);
+    for (const key of ["a", "b", "c", "d"]) void all.ask(verb, id(key), { ...id(key), bytes: 700_000 }, calm);
     await turn();
     expect(asked.map(({ keys }) => keys)).toEqual([["a"], ["b"]]);
   });
@@ -89,8 +89,8 @@ describe("what travels together", () => {
     const one = database();
     const other = database();
     const all = gathering(0);
-    for (const key of ["a", "b"]) void all.ask(one.verb, id(key), calm);
-    for (const key of ["c", "d"]) void all.ask(other.verb, id(key), calm);
+    for (const key of ["a", "b"]) void all.ask(one.verb, id(key), id(key), calm);
+    for (const key of ["c", "d"]) void all.ask(other.verb, id(key), id(key), calm);
     await turn();
     expect([one.asked[0]?.keys, other.asked[0]?.keys]).toEqual([
       ["a", "b"],
@@ -104,9 +104,9 @@ describe("one record", () => {
     const { asked, verb } = database();
     const all = gathering(0);
     const answers = [
-      all.ask(verb, id("a"), calm),
-      all.ask(verb, id("a"), calm),
-      all.ask(verb, id("b"), calm),
+      all.ask(verb, id("a"), id("a"), calm),
+      all.ask(verb, id("a"), id("a"), calm),
+      all.ask(verb, id("b"), id("b"), calm),
     ];
     await turn();
     expect(asked.map(({ keys }) => keys)).toEqual([["a"], ["b"]]);
@@ -123,7 +123,7 @@ describe("one record", () => {
   it("is asked about at once where the order does not matter", async () => {
     const { asked, verb } = database({ isUnordered: true });
     const all = gathering();
-    for (let index = 0; index < 5; index += 1) void all.ask(verb, id("a"), calm);
+    for (let index = 0; index < 5; index += 1) void all.ask(verb, id("a"), id("a"), calm);
     await turn();
     expect(asked.map(({ keys }) => keys)).toEqual([["a"], ["a"], ["a"], ["a"], ["a"]]);
   });
@@ -132,7 +132,7 @@ describe("one record", () => {
     const { asked, verb } = database();
     const all = gathering();
     for (let round = 0; round < 3; round += 1) {
-      const answer = all.ask(verb, id("a"), calm);
+      const answer = all.ask(verb, id("a"), id("a"), calm);
       await turn();
       asked[round]?.answer();
       expect(await answer).toBe("alone a");
@@ -144,7 +144,7 @@ describe("what goes wrong", () => {
   it("a call that a batch cannot answer is asked alone, and the others have their answers already", async () => {
     const { asked, verb } = database();
     const all = gathering(0);
-    const answers = ["even", "odd"].map((key) => all.ask(verb, id(key), calm));
+    const answers = ["even", "odd"].map((key) => all.ask(verb, id(key), id(key), calm));
     // One flight takes both: the other is busy.
     await turn();
     for (const flight of asked.splice(0)) flight.answer();
@@ -158,10 +158,10 @@ describe("what goes wrong", () => {
   it("a refused batch is asked one by one, and only the poisoned call fails", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    void all.ask(verb, id("busy1"), calm);
-    void all.ask(verb, id("busy2"), calm);
+    void all.ask(verb, id("busy1"), id("busy1"), calm);
+    void all.ask(verb, id("busy2"), id("busy2"), calm);
     await turn();
-    const answers = ["a", "poison", "z"].map((key) => all.ask(verb, id(key), calm));
+    const answers = ["a", "poison", "z"].map((key) => all.ask(verb, id(key), id(key), calm));
     asked[0]?.answer();
     await turn();
     expect(asked[2]?.keys).toEqual(["a", "poison", "z"]);
@@ -181,7 +181,7 @@ describe("what goes wrong", () => {
   it("a lost batch rejects each of its calls, and is not sent again", async () => {
     const { asked, verb } = database();
     const all = gathering(0);
-    const answers = ["a", "b", "c"].map((key) => all.ask(verb, id(key), calm));
+    const answers = ["a", "b", "c"].map((key) => all.ask(verb, id(key), id(key), calm));
     await turn();
     const sent = asked.length;
     for (const flight of asked) flight.fail(new Error("the connection is lost"));
@@ -193,12 +193,12 @@ describe("what goes wrong", () => {
   it("flights that take for ever do not keep the rest on the ground", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    for (const key of ["a", "b", "c"]) void all.ask(verb, id(key), calm);
+    for (const key of ["a", "b", "c"]) void all.ask(verb, id(key), id(key), calm);
     await turn();
     await turn();
     const before = asked.length;
     now += 1_001;
-    void all.ask(verb, id("d"), calm);
+    void all.ask(verb, id("d"), id("d"), calm);
     await turn();
     expect(asked.slice(before).flatMap(({ keys }) => keys)).toContain("d");
   });
@@ -206,14 +206,18 @@ describe("what goes wrong", () => {
   it("past the limit a call is refused at once, and there is room again after an answer; what is urgent has twice as much", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    const answers = Array.from({ length: 10_000 }, (_, index) => all.ask(verb, id(`k${index}`), calm));
-    await expect(all.ask(verb, id("more"), calm)).rejects.toThrow(StoreError);
-    void all.ask(verb, id("urgent"), { isUrgent: true });
-    await expect(all.ask(verb, id("more"), calm)).rejects.toThrow(/10001 calls are waiting/);
+    const answers = Array.from({ length: 10_000 }, (_, index) =>
+      all.ask(verb, id(`k${index}`), id(`k${index}`), calm),
+    );
+    await expect(all.ask(verb, id("more"), id("more"), calm)).rejects.toThrow(StoreError);
+    void all.ask(verb, id("urgent"), id("urgent"), { isUrgent: true });
+    await expect(all.ask(verb, id("more"), id("more"), calm)).rejects.toThrow(/10001 calls are waiting/);
     await turn();
     for (const flight of asked) flight.answer();
     await answers[0];
-    void all.ask(verb, id("more"), calm);
-    await expect(all.ask(verb, { ...id("huge"), bytes: 65 * 1024 * 1024 }, calm)).rejects.toThrow(StoreError);
+    void all.ask(verb, id("more"), id("more"), calm);
+    await expect(all.ask(verb, id("huge"), { ...id("huge"), bytes: 65 * 1024 * 1024 }, calm)).rejects.toThrow(
+      StoreError,
+    );
   });
 });

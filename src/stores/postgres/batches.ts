@@ -1,7 +1,15 @@
 import { encodeProgress, noProgress } from "../../core/phase.ts";
 import type { RecordId } from "../../core/record.ts";
 import { decodeResponse, encodeResponse } from "../../core/response.ts";
-import type { Advance, Lease, RenewAnswer, Reservation, SettleAnswer, Settlement } from "../../core/store.ts";
+import type {
+  Advance,
+  Lease,
+  RenewAnswer,
+  Reservation,
+  ReserveRequest,
+  SettleAnswer,
+  Settlement,
+} from "../../core/store.ts";
 import { encodeRequest } from "../../core/stored-request.ts";
 import type { ArrayParameter } from "./arrays.ts";
 import type { Row } from "./database.ts";
@@ -25,29 +33,18 @@ export async function reserveBatch(
   calls: readonly ReserveCall[],
   { look }: { readonly look: boolean },
 ): Promise<Answers<Reservation>> {
-  const kinds = kindsOf(
-    calls,
-    ({ onCrash, session, leaseMs, retentionMs, mode, route, reconcileAfterMs }) => [
-      onCrash,
-      session,
-      leaseMs,
-      retentionMs,
-      mode,
-      reconcileAfterMs,
-      route === undefined ? 0 : 1,
-      route,
-    ],
-  );
+  const kinds = kindsOf(calls, isSameKind, kindOfReserve);
   const records = kinds.samples.map((call) => newRecordOf(call));
-  const requests = calls.some(({ request }) => request !== undefined)
-    ? calls.map(({ request }) => request && encodeRequest(request))
+  const requests = calls.map(({ request: { request } }) => request);
+  const kept = requests.some((request) => request !== undefined)
+    ? requests.map((request) => request && encodeRequest(request))
     : undefined;
   const rows = await queries.batch<FoundRow>("latchkey_reserve_batch", [
     look,
-    text(calls, (call) => call.scope),
-    text(calls, (call) => call.key),
-    text(calls, (call) => call.fingerprint),
-    text(calls, (call) => (call.mode === "accept" ? null : call.owner)),
+    text(calls, ({ request }) => request.scope),
+    text(calls, ({ request }) => request.key),
+    text(calls, ({ request }) => request.fingerprint),
+    text(calls, ({ request }) => (request.mode === "accept" ? null : request.owner)),
     int4(kinds.numbers, (number) => number),
     text(records, ({ onCrash }) => onCrash),
     int4(records, ({ session }) => session),
@@ -56,8 +53,8 @@ export async function reserveBatch(
     text(records, ({ state }) => state),
     text(records, ({ route }) => route),
     float8(records, ({ reconcileMs }) => reconcileMs),
-    { type: "text", values: requests?.map((request) => request?.head ?? null) ?? null },
-    { type: "bytea", values: requests?.map((request) => request?.body ?? null) ?? null },
+    { type: "text", values: kept?.map((request) => request?.head ?? null) ?? null },
+    { type: "bytea", values: kept?.map((request) => request?.body ?? null) ?? null },
   ]);
   return reservationsOf(calls, rows);
 }
@@ -72,15 +69,15 @@ function reservationsOf(calls: readonly ReserveCall[], rows: readonly FoundRow[]
     if (row.place !== null) found.set(row.place, row);
   }
   const now = batch.now ?? 0;
-  return calls.map((call, index) => {
+  return calls.map(({ request }, index) => {
     const row = found.get(index + 1);
-    if (row !== undefined) return answerOf(call, row, now);
-    return reservationOf(call, { fence: 1, after: "absent", progress: noProgress, createdAt: now });
+    if (row !== undefined) return answerOf(request, row, now);
+    return reservationOf(request, { fence: 1, after: "absent", progress: noProgress, createdAt: now });
   });
 }
 
 /** As `decide` would, in the two states in which nothing but the clock counts. */
-function answerOf({ fingerprint }: ReserveCall, row: FoundRow, now: number): Reservation | undefined {
+function answerOf({ fingerprint }: ReserveRequest, row: FoundRow, now: number): Reservation | undefined {
   const { lease, status, head, body, expires, print } = row;
   if (lease === null && status === null) return undefined;
   if (print !== fingerprint) return { kind: "mismatch" };
@@ -94,7 +91,8 @@ function answerOf({ fingerprint }: ReserveCall, row: FoundRow, now: number): Res
   }
 }
 
-export interface CompleteCall extends Lease {
+export interface CompleteCall {
+  readonly lease: Lease;
   readonly settlement: Extract<Settlement, { kind: "complete" }>;
 }
 
@@ -106,9 +104,13 @@ export async function completeBatch(
     ...encodeResponse(settlement.response),
     retentionMs: Math.round(durationMs(settlement.retentionMs)),
   }));
-  const kinds = kindsOf(encoded, ({ status, head, retentionMs }) => [status, retentionMs, head]);
+  const kinds = kindsOf(
+    encoded,
+    (a, b) => a.status === b.status && a.retentionMs === b.retentionMs && a.head === b.head,
+    ({ status, head, retentionMs }) => `${status},${retentionMs},${head}`,
+  );
   const rows = await queries.batch<{ now: number; places: string | null }>("latchkey_complete_batch", [
-    ...held(calls),
+    ...held(calls.map(({ lease }) => lease)),
     { type: "bytea", values: encoded.map(({ body }) => body) },
     int4(kinds.numbers, (number) => number),
     int4(kinds.samples, ({ status }) => status),
@@ -122,7 +124,8 @@ export async function completeBatch(
   );
 }
 
-export interface GiveUpCall extends Lease {
+export interface GiveUpCall {
+  readonly lease: Lease;
   readonly settlement: Exclude<Settlement, { kind: "complete" }>;
 }
 
@@ -132,7 +135,7 @@ export async function giveUpBatch(
 ): Promise<Answers<SettleAnswer>> {
   const given = calls.map(({ settlement }) => giveUpColumns(settlement));
   const rows = await queries.batch<{ place: number; expires: number }>("latchkey_give_up_batch", [
-    ...held(calls),
+    ...held(calls.map(({ lease }) => lease)),
     text(given, ({ state }) => state),
     text(given, ({ reason }) => reason),
     float8(given, ({ retentionMs }) => retentionMs),
@@ -144,7 +147,8 @@ export async function giveUpBatch(
   return answers;
 }
 
-export interface AdvanceCall extends Lease {
+export interface AdvanceCall {
+  readonly lease: Lease;
   readonly step: Advance;
 }
 
@@ -153,7 +157,7 @@ export async function advanceBatch(
   calls: readonly AdvanceCall[],
 ): Promise<readonly RenewAnswer[]> {
   const rows = await queries.batch<{ places: string | null }>("latchkey_advance_batch", [
-    ...held(calls),
+    ...held(calls.map(({ lease }) => lease)),
     text(calls, ({ step }) => encodeProgress(step.progress)),
     text(calls, ({ step }) => step.onCrash),
   ]);
@@ -173,7 +177,7 @@ export async function renewBatch(
   return renewAnswers(leases, rows[0]?.places);
 }
 
-function renewAnswers(calls: readonly RecordId[], places: string | null | undefined): RenewAnswer[] {
+function renewAnswers(calls: readonly unknown[], places: string | null | undefined): RenewAnswer[] {
   const isHeld = placesOf(places);
   return calls.map((_, index) => (isHeld(index) ? "held" : "lost"));
 }
@@ -186,18 +190,47 @@ function placesOf(places: string | null | undefined): (index: number) => boolean
 }
 
 /** A batch sends what many calls have in common once, and for each call only the number of its kind, from 1. */
-function kindsOf<T>(items: readonly T[], parts: (item: T) => readonly unknown[]): Kinds<T> {
+function kindsOf<T>(
+  items: readonly T[],
+  isSame: (a: T, b: T) => boolean,
+  nameOf: (item: T) => string,
+): Kinds<T> {
   const known = new Map<string, number>();
   const samples: T[] = [];
+  let last: { readonly item: T; readonly number: number } | undefined;
   const numbers = items.map((item) => {
-    const name = parts(item).join();
-    const number = known.get(name);
-    if (number !== undefined) return number;
-    samples.push(item);
-    known.set(name, samples.length);
-    return samples.length;
+    // Mostly all are alike, and names need not be made to see it.
+    if (last !== undefined && isSame(last.item, item)) return last.number;
+    const name = nameOf(item);
+    let number = known.get(name);
+    if (number === undefined) {
+      number = samples.push(item);
+      known.set(name, number);
+    }
+    last = { item, number };
+    return number;
   });
   return { numbers, samples };
+}
+
+function isSameKind(
+  { request: a, session }: ReserveCall,
+  { request: b, session: other }: ReserveCall,
+): boolean {
+  return (
+    a.route === b.route &&
+    a.mode === b.mode &&
+    a.onCrash === b.onCrash &&
+    a.leaseMs === b.leaseMs &&
+    a.retentionMs === b.retentionMs &&
+    a.reconcileAfterMs === b.reconcileAfterMs &&
+    session === other
+  );
+}
+
+function kindOfReserve({ request, session }: ReserveCall): string {
+  const { onCrash, leaseMs, retentionMs, mode, route, reconcileAfterMs } = request;
+  return JSON.stringify([onCrash, session, leaseMs, retentionMs, mode, reconcileAfterMs, route]);
 }
 
 interface Kinds<T> {

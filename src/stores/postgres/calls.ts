@@ -34,7 +34,7 @@ export interface Calls {
 /** One statement for each call. */
 export function plainCalls(queries: Queries, reserveStatement: string): Calls {
   return {
-    reserve: (request, session) => reserve(queries, reserveStatement, { ...request, session }),
+    reserve: (request, session) => reserve(queries, reserveStatement, { request, session }),
     settle: (lease, settlement) => settle(queries, lease, settlement),
     advance: (lease, step) => advance(queries, lease, step),
     renew: (leases, leaseMs) => renew(queries, leases, leaseMs),
@@ -50,20 +50,20 @@ export function gatheredCalls(
   const gathering = new Gathering({ isRefusal, ...options });
   const reserving = reserveVerb(queries, reserveStatement);
   const completing: Verb<CompleteCall, SettleAnswer> = {
-    alone: (call) => settle(queries, call, call.settlement),
+    alone: ({ lease, settlement }) => settle(queries, lease, settlement),
     together: (calls) => completeBatch(queries, calls),
     isUnordered: false,
     bytes: ({ settlement: { response } }) =>
       bytesPerCall + (response.kind === "full" ? response.body.length : 0),
   };
   const givingUp: Verb<GiveUpCall, SettleAnswer> = {
-    alone: (call) => settle(queries, call, call.settlement),
+    alone: ({ lease, settlement }) => settle(queries, lease, settlement),
     together: (calls) => giveUpBatch(queries, calls),
     isUnordered: false,
     bytes: ({ settlement }) => bytesPerCall + settlement.reason.length,
   };
   const advancing: Verb<AdvanceCall, RenewAnswer> = {
-    alone: (call) => advance(queries, call, call.step),
+    alone: ({ lease, step }) => advance(queries, lease, step),
     together: (calls) => advanceBatch(queries, calls),
     isUnordered: false,
     bytes: ({ step }) => bytesPerCall + step.progress.length * bytesPerCall,
@@ -72,17 +72,14 @@ export function gatheredCalls(
   return {
     reserve(request, session) {
       // A worker comes for one record that is there, and must not make it.
-      if (request.mode === "claim") return reserve(queries, reserveStatement, { ...request, session });
-      return gathering.ask(reserving, { ...request, session }, { isUrgent: false });
+      if (request.mode === "claim") return reserve(queries, reserveStatement, { request, session });
+      return gathering.ask(reserving, request, { request, session }, { isUrgent: false });
     },
-    settle({ scope, key, fence, owner }, settlement) {
-      const lease = { scope, key, fence, owner };
-      return settlement.kind === "complete"
-        ? gathering.ask(completing, { ...lease, settlement }, urgent)
-        : gathering.ask(givingUp, { ...lease, settlement }, urgent);
-    },
-    advance: ({ scope, key, fence, owner }, step) =>
-      gathering.ask(advancing, { scope, key, fence, owner, step }, urgent),
+    settle: (lease, settlement) =>
+      settlement.kind === "complete"
+        ? gathering.ask(completing, lease, { lease, settlement }, urgent)
+        : gathering.ask(givingUp, lease, { lease, settlement }, urgent),
+    advance: (lease, step) => gathering.ask(advancing, lease, { lease, step }, urgent),
     // All of a process's leases in one statement already, so nothing is gathered.
     renew: (leases, leaseMs) => renewAll(queries, leases, leaseMs),
   };
@@ -102,7 +99,8 @@ function reserveVerb(queries: Queries, statement: string): Verb<ReserveCall, Res
       return answers;
     },
     isUnordered: true,
-    bytes: ({ request }) => bytesPerCall + (request === undefined ? 0 : request.body.length + bytesPerCall),
+    bytes: ({ request: { request } }) =>
+      bytesPerCall + (request === undefined ? 0 : request.body.length + bytesPerCall),
   };
 }
 

@@ -13,18 +13,15 @@ import { read, suspendCrashed, takeOver } from "./statements/records.ts";
 import { recordName } from "./statements/sql.ts";
 
 /** A reservation in the name of a session, or of none. */
-export interface ReserveCall extends ReserveRequest {
+export interface ReserveCall {
+  readonly request: ReserveRequest;
   readonly session: number | null;
 }
 
 /** One reservation, whatever state its record is in. `statement` inserts a new record or finds the old. */
-export async function reserve(
-  queries: Queries,
-  statement: string,
-  request: ReserveCall,
-): Promise<Reservation> {
+export async function reserve(queries: Queries, statement: string, call: ReserveCall): Promise<Reservation> {
   for (let attempt = 0; attempt < attemptsMax; attempt += 1) {
-    const reservation = await tryToReserve(queries, statement, request);
+    const reservation = await tryToReserve(queries, statement, call);
     if (reservation !== undefined) return reservation;
   }
   throw new StoreError(`the record changed during each of ${attemptsMax} attempts to reserve it`);
@@ -37,9 +34,10 @@ const attemptsMax = 10;
 async function tryToReserve(
   queries: Queries,
   statement: string,
-  request: ReserveCall,
+  call: ReserveCall,
 ): Promise<Reservation | undefined> {
-  const parameters = newRecordParameters(request);
+  const { request } = call;
+  const parameters = newRecordParameters(call);
   const row = await look(queries, statement, request, parameters);
   if (row.inserted) {
     return reservationOf(request, { fence: 1, after: "absent", progress: noProgress, createdAt: row.now });
@@ -81,12 +79,12 @@ export function reservationOf(
 }
 
 /** What of a new record its request decides. What is only accepted has no owner, no session and no lease. */
-export function newRecordOf(request: ReserveCall) {
+export function newRecordOf({ request, session }: ReserveCall) {
   const accepts = request.mode === "accept";
   return {
     onCrash: request.onCrash,
     owner: accepts ? null : request.owner,
-    session: accepts ? null : request.session,
+    session: accepts ? null : session,
     leaseMs: accepts ? null : durationMs(request.leaseMs),
     retentionMs: durationMs(request.retentionMs),
     state: accepts ? "pending" : "in_progress",
@@ -96,8 +94,9 @@ export function newRecordOf(request: ReserveCall) {
 }
 
 /** As `newRecord` takes them. */
-function newRecordParameters(request: ReserveCall): Parameter[] {
-  const { onCrash, owner, session, leaseMs, retentionMs, state, route, reconcileMs } = newRecordOf(request);
+function newRecordParameters(call: ReserveCall): Parameter[] {
+  const { request } = call;
+  const { onCrash, owner, session, leaseMs, retentionMs, state, route, reconcileMs } = newRecordOf(call);
   const encoded = request.request && encodeRequest(request.request);
   return [
     request.scope,
