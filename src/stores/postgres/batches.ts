@@ -1,5 +1,4 @@
 import { encodeProgress, noProgress } from "../../core/phase.ts";
-import type { RecordId } from "../../core/record.ts";
 import { decodeResponse, encodeResponse } from "../../core/response.ts";
 import type {
   Advance,
