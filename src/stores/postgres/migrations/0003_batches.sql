@@ -9,7 +9,7 @@
 -- position by position; and they are written by their place, where nothing else is left to go by.
 
 -- What belongs to one state is there in that state and in no other. One function in place of sixteen conditions: those
--- were read and compiled by every single statement, which took longer than the rest of it (measured: 55 of 76 us).
+-- were read and compiled by every single statement, which took longer than the rest of it (measured: 55 of 76 µs).
 CREATE FUNCTION latchkey_is_whole(
   state text, on_crash text, owner text, owner_session integer, lease_until timestamptz, reconcile_after timestamptz,
   reason text, completed_at timestamptz, response_status smallint, response_head text, has_response_body boolean,
