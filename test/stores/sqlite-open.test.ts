@@ -157,12 +157,12 @@ describe("opening a database", () => {
   it("refuses a database that a newer Latchkey migrated, and leaves it alone", async () => {
     await sqliteStore(place.path).close();
     const database = new Database(place.path);
-    database.exec("INSERT INTO latchkey_migrations VALUES (3, 'from_the_future', 0)");
+    database.exec("INSERT INTO latchkey_migrations VALUES (4, 'from_the_future', 0)");
     const error = thrownBy(() => sqliteStore(place.path));
     expect(error).toBeInstanceOf(ConfigError);
     expect(error).toHaveProperty("message", expect.stringContaining("by a newer Latchkey"));
     expect(database.prepare("SELECT count(*) AS count FROM latchkey_migrations").get()).toMatchObject({
-      count: 3,
+      count: 4,
     });
     database.close();
   });
@@ -213,6 +213,7 @@ describe("opening a database", () => {
     expect(database.prepare("SELECT id, name, applied_at FROM latchkey_migrations").all()).toEqual([
       { id: 1, name: "records", applied_at: 1_767_225_600_000 },
       { id: 2, name: "operations", applied_at: 1_767_225_600_000 },
+      { id: 3, name: "one_check", applied_at: 1_767_225_600_000 },
     ]);
     database.close();
   });
