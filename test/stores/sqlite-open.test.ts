@@ -6,7 +6,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { ConfigError, StoreError } from "../../src/core/errors.ts";
 import { loadMigrations } from "../../src/stores/migrations.ts";
 import { openDatabase, Statement } from "../../src/stores/sqlite/driver.ts";
-import { sqliteStore } from "../../src/stores/sqlite/store.ts";
+import { type SqliteDatabase, type SqliteValue, sqliteStore } from "../../src/stores/sqlite/store.ts";
 import {
   claimAll,
   complete,
@@ -260,6 +260,36 @@ describe("the driver", () => {
     const other = new Statement({ exec() {}, prepare: () => statement, close() {} }, "");
     expect(other.run()).toBe(1);
     expect(other.get()).toEqual({ bytes: new Uint8Array([1, 2, 3]) });
+  });
+
+  it.each([
+    ["refuses a list of parameters, as Node's own does", true],
+    ["takes a list for a parameter", false],
+  ])("may be one that %s", (_, throws) => {
+    const database = new Database(place.path);
+    const strict: SqliteDatabase = {
+      exec: (sql) => database.exec(sql),
+      prepare(sql) {
+        const statement = database.prepare(sql);
+        const checked = (parameters: SqliteValue[]) => {
+          if (!Array.isArray(parameters[0])) return parameters;
+          if (throws) throw new Error("Unknown named parameter '0'");
+          return [String(parameters[0]), null];
+        };
+        return {
+          run: (...parameters) => statement.run(...checked(parameters)),
+          get: (...parameters) => statement.get(...checked(parameters)),
+          all: (...parameters) => statement.all(...checked(parameters)),
+        };
+      },
+      close: () => database.close(),
+    };
+    strict.exec("CREATE TABLE samples (number INTEGER, text TEXT)");
+    expect(new Statement(strict, "INSERT INTO samples VALUES (?, ?)").run(1, "one")).toBe(1);
+    const read = new Statement(strict, "SELECT text FROM samples WHERE number = ? AND text = ?");
+    expect(read.get(1, "one")).toMatchObject({ text: "one" });
+    expect(read.all(1, "one")).toEqual([{ text: "one" }]);
+    strict.close();
   });
 
   it("is asked for in one sentence where there is none", () => {

@@ -65,7 +65,7 @@ const sqliteBusy = 5;
 
 /**
  * A statement whose answers look the same whichever driver gives them. Integers may come as bigint, if the user set
- * their connection so.
+ * their connection so; blobs as Buffer, Uint8Array or ArrayBuffer.
  */
 export class Statement {
   readonly #statement: SqliteStatement;
@@ -128,14 +128,9 @@ function toRow(row: unknown): Row {
   for (const name in columns) {
     const value = columns[name];
     if (typeof value === "bigint") columns[name] = Number(value);
-    else if (typeof value === "object" && value !== null) columns[name] = bytesOf(value);
+    else if (value instanceof ArrayBuffer) columns[name] = new Uint8Array(value);
+    else if (value instanceof Uint8Array)
+      columns[name] = new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
   }
   return columns as Row;
-}
-
-/** Blobs come as Buffer, Uint8Array or ArrayBuffer. */
-function bytesOf(blob: object): Uint8Array {
-  if (blob instanceof ArrayBuffer) return new Uint8Array(blob);
-  const { buffer, byteOffset, byteLength } = blob as Uint8Array;
-  return new Uint8Array(buffer, byteOffset, byteLength);
 }
