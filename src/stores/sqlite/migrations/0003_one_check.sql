@@ -1,4 +1,4 @@
--- The same records under one rule instead of nineteen. SQLite evaluates each CHECK at every write, and comparing the
+-- The same records under one rule instead of fourteen. SQLite evaluates each CHECK at every write, and comparing the
 -- state again and again for each of them took a third of the time of a reservation. A CHECK cannot be replaced in
 -- place, so the table is copied, once: about ten seconds for a million records, while everybody else waits.
 --
