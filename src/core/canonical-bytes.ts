@@ -133,7 +133,7 @@ class CanonicalWriter {
       else if (byte === backslash) {
         this.#isPlain = false;
         at++;
-        if (at === length || !isShortEscape(memory[at] as number)) return false;
+        if (!isShortEscape(memory[at] as number)) return false;
       }
     }
     return false;
