@@ -1,4 +1,5 @@
 import { createHash, type Hash, hash } from "node:crypto";
+import { canonicalizeBytes } from "./canonical-bytes.ts";
 import { type CanonicalRefusal, canonicalizeText, canonicalizeValue } from "./canonical-json.ts";
 import { multipartBoundary, parseMultipart } from "./multipart.ts";
 
@@ -71,24 +72,59 @@ type Field = string | Uint8Array;
  * therefore never be read as the start of another, which any separator would allow.
  */
 function digest(fields: readonly Field[]): FingerprintAnswer {
+  const framed = new Framed();
   let pending = `${String(fingerprintVersion).length}:${fingerprintVersion}`;
-  let hasher: Hash | undefined;
   for (const field of fields) {
     const isText = typeof field === "string";
-    pending += `${Buffer.byteLength(field)}:${isText ? field : ""}`;
+    pending += `${isText ? Buffer.byteLength(field) : field.byteLength}:${isText ? field : ""}`;
     if (isText && pending.length < pendingLengthMax) continue;
-    hasher ??= createHash("sha256");
-    hasher.update(pending);
-    if (!isText) hasher.update(field);
+    framed.addText(pending);
+    if (!isText) framed.addBytes(field);
     pending = "";
   }
-  const digest = hasher?.update(pending).digest("base64url") ?? hash("sha256", pending, "base64url");
-  return { kind: "fingerprint", fingerprint: `v${fingerprintVersion}:${digest}` };
+  return { kind: "fingerprint", fingerprint: `v${fingerprintVersion}:${framed.digest(pending)}` };
 }
 
-// Most requests stay below this and go through the one-shot hash, at half the cost of a Hash object. Above it, a
-// form of a million fields must not become one string of a million pieces first.
-const pendingLengthMax = 16_384;
+// A form of a million fields must not become one string of a million pieces first.
+const pendingLengthMax = 4096;
+
+/** Gathers what is hashed. Most requests fit into one piece, which is hashed at half the cost of a Hash object. */
+class Framed {
+  #bytes = 0;
+  #hasher: Hash | undefined;
+
+  addText(text: string): void {
+    if (this.#makeRoom(utf8BytesMax * text.length)) this.#bytes += frame.write(text, this.#bytes);
+    else this.#hasher?.update(text);
+  }
+
+  addBytes(bytes: Uint8Array): void {
+    if (this.#makeRoom(bytes.byteLength)) {
+      frame.set(bytes, this.#bytes);
+      this.#bytes += bytes.byteLength;
+    } else this.#hasher?.update(bytes);
+  }
+
+  /** False once there is too much for one piece: then it goes to the hasher, after what came before. */
+  #makeRoom(bytes: number): boolean {
+    if (this.#hasher === undefined && this.#bytes + bytes <= frame.byteLength) return true;
+    this.#hasher ??= createHash("sha256").update(frame.subarray(0, this.#bytes));
+    return false;
+  }
+
+  /** The digest of everything that was added, and of this last text. */
+  digest(text: string): string {
+    if (this.#bytes === 0 && this.#hasher === undefined) return hash("sha256", text, "base64url");
+    if (text !== "") this.addText(text);
+    return this.#hasher?.digest("base64url") ?? hash("sha256", frame.subarray(0, this.#bytes), "base64url");
+  }
+}
+
+/** Used by one digest after the other, none of which lasts longer than a call. */
+const frame = Buffer.allocUnsafeSlow(32 * 1024);
+
+// No UTF-16 code unit becomes more.
+const utf8BytesMax = 3;
 
 /** The fields that stand for a body. The first names its kind and thereby says how many follow. */
 type BodyFields = { kind: "fields"; fields: Field[] } | { kind: "refused"; reason: CanonicalRefusal };
@@ -137,6 +173,8 @@ function describeBytes(body: {
 }
 
 function describeJson(bytes: Uint8Array, mediaType: string): BodyFields | undefined {
+  const ordinary = canonicalizeBytes(bytes);
+  if (ordinary !== undefined) return fields(["json", mediaType, ordinary]);
   const text = decodeUtf8(bytes);
   if (text === undefined) return undefined;
   // Every JSON body parser drops a byte order mark.

@@ -419,6 +419,28 @@ describe("version 1", () => {
     );
   });
 
+  // Up to some size everything is hashed in one piece, and from then on piece by piece.
+  test.each([1_000, 4_000, 6_000, 15_000, 40_000, 300_000])("hashes %i bytes like few of them", (length) => {
+    const text = "é".repeat(length / 2);
+    const beyond = [
+      [
+        { contentType: "application/json", body: `["${text}"]` },
+        ["0", "json", "application/json", `["${text}"]`],
+      ],
+      [
+        { contentType: "application/json", body: `["\\u0041${text}"]` },
+        ["0", "json", "application/json", `["A${text}"]`],
+      ],
+      [{ contentType: "text/plain", body: text }, ["0", "bytes", "text/plain", "", text]],
+      [
+        { query: `a=${text}&b=2`, contentType: "text/plain", body: text },
+        ["2", "a", text, "b", "2", "bytes", "text/plain", "", text],
+      ],
+    ] as const;
+    for (const [input, fields] of beyond)
+      expect(of(input)).toBe(expectedV1(["1", "POST", "/rides", ...fields]));
+  });
+
   test("is written in front of the digest", () => {
     expect(json('{"amount":100,"currency":"usd"}')).toBe("v1:A90A-EXPU4DyzppORg_Rvjscr31d24s9aaB-Z4alfgA");
   });

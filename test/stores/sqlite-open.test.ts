@@ -6,7 +6,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { ConfigError, StoreError } from "../../src/core/errors.ts";
 import { loadMigrations } from "../../src/stores/migrations.ts";
 import { openDatabase, Statement } from "../../src/stores/sqlite/driver.ts";
-import { sqliteStore } from "../../src/stores/sqlite/store.ts";
+import { type SqliteDatabase, type SqliteValue, sqliteStore } from "../../src/stores/sqlite/store.ts";
 import {
   claimAll,
   complete,
@@ -157,12 +157,12 @@ describe("opening a database", () => {
   it("refuses a database that a newer Latchkey migrated, and leaves it alone", async () => {
     await sqliteStore(place.path).close();
     const database = new Database(place.path);
-    database.exec("INSERT INTO latchkey_migrations VALUES (3, 'from_the_future', 0)");
+    database.exec("INSERT INTO latchkey_migrations VALUES (4, 'from_the_future', 0)");
     const error = thrownBy(() => sqliteStore(place.path));
     expect(error).toBeInstanceOf(ConfigError);
     expect(error).toHaveProperty("message", expect.stringContaining("by a newer Latchkey"));
     expect(database.prepare("SELECT count(*) AS count FROM latchkey_migrations").get()).toMatchObject({
-      count: 3,
+      count: 4,
     });
     database.close();
   });
@@ -213,6 +213,7 @@ describe("opening a database", () => {
     expect(database.prepare("SELECT id, name, applied_at FROM latchkey_migrations").all()).toEqual([
       { id: 1, name: "records", applied_at: 1_767_225_600_000 },
       { id: 2, name: "operations", applied_at: 1_767_225_600_000 },
+      { id: 3, name: "one_check", applied_at: 1_767_225_600_000 },
     ]);
     database.close();
   });
@@ -259,6 +260,36 @@ describe("the driver", () => {
     const other = new Statement({ exec() {}, prepare: () => statement, close() {} }, "");
     expect(other.run()).toBe(1);
     expect(other.get()).toEqual({ bytes: new Uint8Array([1, 2, 3]) });
+  });
+
+  it.each([
+    ["refuses a list of parameters, as Node's own does", true],
+    ["takes a list for a parameter", false],
+  ])("may be one that %s", (_, throws) => {
+    const database = new Database(place.path);
+    const strict: SqliteDatabase = {
+      exec: (sql) => database.exec(sql),
+      prepare(sql) {
+        const statement = database.prepare(sql);
+        const checked = (parameters: SqliteValue[]) => {
+          if (!Array.isArray(parameters[0])) return parameters;
+          if (throws) throw new Error("Unknown named parameter '0'");
+          return [String(parameters[0]), null];
+        };
+        return {
+          run: (...parameters) => statement.run(...checked(parameters)),
+          get: (...parameters) => statement.get(...checked(parameters)),
+          all: (...parameters) => statement.all(...checked(parameters)),
+        };
+      },
+      close: () => database.close(),
+    };
+    strict.exec("CREATE TABLE samples (number INTEGER, text TEXT)");
+    expect(new Statement(strict, "INSERT INTO samples VALUES (?, ?)").run(1, "one")).toBe(1);
+    const read = new Statement(strict, "SELECT text FROM samples WHERE number = ? AND text = ?");
+    expect(read.get(1, "one")).toMatchObject({ text: "one" });
+    expect(read.all(1, "one")).toEqual([{ text: "one" }]);
+    strict.close();
   });
 
   it("is asked for in one sentence where there is none", () => {

@@ -93,6 +93,17 @@ describe("sweeping and reaping", () => {
     await store.close();
   });
 
+  it("takes a record one step at a time, even where its retention is over as well", async () => {
+    const clock = manualClock();
+    const store = sqliteStore(place.path, { clock: clock.now });
+    const held = await lease(store, request({ leaseMs: 1_000, retentionMs: 1_000, onCrash: "retry" }));
+    await store.advance(held, { progress: [{ kind: "atomic", name: "a", result: "1" }], onCrash: "retry" });
+    await clock.advance(2_000);
+    expect(await store.sweep({ limit: 10, unclaimed })).toEqual({ unknown: 0, retryable: 1, unclaimed: 0 });
+    expect(await store.sweep({ limit: 10, unclaimed })).toEqual({ unknown: 1, retryable: 0, unclaimed: 0 });
+    await store.close();
+  });
+
   it("takes the word from an owner whose execution was swept, even where both say the same", async () => {
     const clock = manualClock();
     const store = sqliteStore(place.path, { clock: clock.now });

@@ -63,21 +63,31 @@ export function isBusy(error: unknown): boolean {
 
 const sqliteBusy = 5;
 
-/** A statement whose answers look the same whichever driver gives them. */
+/**
+ * A statement whose answers look the same whichever driver gives them. Integers may come as bigint, if the user set
+ * their connection so; blobs as Buffer, Uint8Array or ArrayBuffer.
+ */
 export class Statement {
   readonly #statement: SqliteStatement;
+  readonly #takesList: boolean;
 
   constructor(database: SqliteDatabase, sql: string) {
     this.#statement = database.prepare(sql);
+    this.#takesList = takesLists(database);
   }
 
   /** How many rows were changed. */
   run(...parameters: SqliteValue[]): number {
-    return Number((this.#statement.run(...parameters) as { changes: number | bigint }).changes);
+    const result = this.#takesList
+      ? (this.#statement as unknown as ListStatement).run(parameters)
+      : this.#statement.run(...parameters);
+    return Number((result as { changes: number | bigint }).changes);
   }
 
   get(...parameters: SqliteValue[]): Row | undefined {
-    const row = this.#statement.get(...parameters);
+    const row = this.#takesList
+      ? (this.#statement as unknown as ListStatement).get(parameters)
+      : this.#statement.get(...parameters);
     return row === undefined || row === null ? undefined : toRow(row);
   }
 
@@ -88,16 +98,39 @@ export class Statement {
 
 export type Row = Readonly<Record<string, SqliteValue>>;
 
-function toRow(row: unknown): Row {
-  const columns: Record<string, SqliteValue> = {};
-  for (const [name, value] of Object.entries(row as object)) columns[name] = toValue(value);
-  return columns;
+/** `libsql` and `better-sqlite3` also take all parameters as one list, which spares `libsql` a quarter of a write. */
+interface ListStatement {
+  run(parameters: readonly SqliteValue[]): unknown;
+  get(parameters: readonly SqliteValue[]): unknown;
 }
 
-/** Integers may come as bigint, if the user set their connection so; blobs as Buffer, Uint8Array or ArrayBuffer. */
-function toValue(value: unknown): SqliteValue {
-  if (typeof value === "bigint") return Number(value);
-  if (value instanceof ArrayBuffer) return new Uint8Array(value);
-  if (value instanceof Uint8Array) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
-  return value as SqliteValue;
+const listTakers = new WeakMap<SqliteDatabase, boolean>();
+
+/** Tried out once for each connection, because a connection of the user's own does not say which driver it is of. */
+function takesLists(database: SqliteDatabase): boolean {
+  const known = listTakers.get(database);
+  if (known !== undefined) return known;
+  let takes = false;
+  try {
+    const statement = database.prepare("SELECT ? AS first, ? AS second") as unknown as ListStatement;
+    const { first, second } = statement.get(["a", "b"]) as { first?: unknown; second?: unknown };
+    takes = first === "a" && second === "b";
+  } catch {
+    // Node's own driver takes a list for an object of named parameters, and refuses it.
+  }
+  listTakers.set(database, takes);
+  return takes;
+}
+
+/** The row is the caller's alone, so what has to look otherwise is replaced in it. */
+function toRow(row: unknown): Row {
+  const columns = row as Record<string, unknown>;
+  for (const name in columns) {
+    const value = columns[name];
+    if (typeof value === "bigint") columns[name] = Number(value);
+    else if (value instanceof ArrayBuffer) columns[name] = new Uint8Array(value);
+    else if (value instanceof Uint8Array)
+      columns[name] = new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
+  }
+  return columns as Row;
 }

@@ -2,7 +2,7 @@ import type { SqliteDatabase } from "./driver.ts";
 
 /**
  * Runs writes in transactions. All writes that are asked for in one turn of the event loop share one transaction, and
- * with it one wait for the disk, which is most of what a durable write costs.
+ * with it one wait for the disk, which is most of what a durable write costs; unless each is to have its own.
  */
 export class GroupCommit {
   readonly #database: SqliteDatabase;
@@ -10,9 +10,16 @@ export class GroupCommit {
   /** Settles when whoever has, or waits for, the connection to itself has given it back. */
   #lastTurn: Promise<void> = Promise.resolve();
   #isTaken = false;
+  readonly #shares: boolean;
 
-  constructor(database: SqliteDatabase) {
+  constructor(database: SqliteDatabase, options: { readonly shares: boolean }) {
     this.#database = database;
+    this.#shares = options.shares;
+  }
+
+  /** A transaction of this turn is about to begin, and whoever asks for a write now takes part in it. */
+  get isAboutToShare(): boolean {
+    return this.#shares && this.#waiting.length > 0;
   }
 
   /**
@@ -54,7 +61,8 @@ export class GroupCommit {
     if (this.#isTaken) return;
     const writes = this.#waiting;
     this.#waiting = [];
-    if (writes.length > 0) this.#commit(writes);
+    if (this.#shares && writes.length > 0) this.#commit(writes);
+    else for (const write of writes) this.#commit([write]);
   }
 
   #commit(writes: readonly Write[]): void {

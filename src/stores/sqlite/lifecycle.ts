@@ -1,5 +1,5 @@
 import { auditReasons } from "../../core/audit.ts";
-import { answerOf, decide, isAnswer } from "../../core/decide.ts";
+import { answerOf, type Decision, decide, isAnswer } from "../../core/decide.ts";
 import type { IdempotencyRecord, RecordId } from "../../core/record.ts";
 import type {
   Lease,
@@ -29,14 +29,21 @@ import { moment } from "./row.ts";
  */
 
 export function reserve(records: Records, request: ReserveRequest, now: number): Reservation {
+  // Most requests are new, and whether this one is, the insertion itself can tell.
+  const ifNew = decide(undefined, request, now);
+  if (ifNew.kind === "execute" && request.request === undefined) {
+    const { fence } = ifNew;
+    const isNew = records.insert(reserved(undefined, request, { fence, isNewUse: true }, now));
+    if (isNew) return granted(ifNew, request);
+  }
   const entry = records.get(request);
   const record = entry?.record;
   const decision = decide(record, request, now);
   if (isAnswer(decision)) return answerOf(decision);
-  const { scope, key, owner } = request;
+  const { owner } = request;
   switch (decision.kind) {
     case "execute": {
-      const { fence, after, progress, createdAt } = decision;
+      const { fence, after } = decision;
       const isNewUse = after === "expired";
       const next = reserved(record, request, { fence, isNewUse }, now);
       const requestHead = isNewUse ? null : (entry?.requestHead ?? null);
@@ -44,7 +51,7 @@ export function reserve(records: Records, request: ReserveRequest, now: number):
       else records.putWithRequest(next, { lastOwner: owner, request: request.request });
       if (after === "failed_retryable" || after === "crash")
         auditAgain(records, record, next, { owner, now });
-      return { kind: "execute", after, progress, createdAt, lease: { scope, key, fence, owner } };
+      return granted(decision, request);
     }
     case "accept": {
       const next = accepted(record, request, decision, now);
@@ -62,6 +69,13 @@ export function reserve(records: Records, request: ReserveRequest, now: number):
     default:
       return decision satisfies never;
   }
+}
+
+/** The lease of a request that may execute, once that is written down. */
+function granted(decision: Extract<Decision, { kind: "execute" }>, request: ReserveRequest): Reservation {
+  const { after, progress, createdAt, fence } = decision;
+  const { scope, key, owner } = request;
+  return { kind: "execute", after, progress, createdAt, lease: { scope, key, fence, owner } };
 }
 
 export function settle(records: Records, lease: Lease, settlement: Settlement, now: number): SettleAnswer {

@@ -1,11 +1,11 @@
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
-import type { IdempotencyRecord, RecordId } from "../../core/record.ts";
+import type { IdempotencyRecord, InProgressRecord, RecordId } from "../../core/record.ts";
 import { encodeResponse, type StoredResponse } from "../../core/response.ts";
 import type { Lease } from "../../core/store.ts";
 import { decodeRequest, encodeRequest, type StoredRequest } from "../../core/stored-request.ts";
 import { AuditTrail, type Why } from "./audit.ts";
 import type { SqliteDatabase } from "./driver.ts";
-import { type RowExtras, recordOf, rowOf } from "./row.ts";
+import { moment, type RowExtras, recordOf, rowOf, wholeMs } from "./row.ts";
 import { prepareStatements, type Statements } from "./statements.ts";
 
 /** A record with what else its row says. */
@@ -37,6 +37,26 @@ export class Records {
   getOf(lease: Lease): Entry | undefined {
     const entry = this.get(lease);
     return entry?.record.fence === lease.fence && entry.lastOwner === lease.owner ? entry : undefined;
+  }
+
+  /** Writes down a new request that keeps nothing for a worker; false if there is a record with its key. */
+  insert(record: InProgressRecord): boolean {
+    const { scope, key, fingerprint, fence, onCrash, createdAt, expiresAt, owner, leaseUntil } = record;
+    return (
+      this.statements.insertReservation.run(
+        scope,
+        key,
+        fingerprint,
+        fence,
+        onCrash,
+        moment(createdAt),
+        moment(expiresAt),
+        owner,
+        moment(leaseUntil),
+        record.route ?? null,
+        wholeMs(record.reconcileAfterMs),
+      ) === 1
+    );
   }
 
   put(record: IdempotencyRecord, extras: RowExtras): void {
@@ -75,8 +95,9 @@ export class Records {
     const { scope, key, fence, owner } = lease;
     const { status, head, body } = encodeResponse(response);
     const { now, expiresAt } = times;
-    const { completeLease } = this.statements;
-    return completeLease.run(status, head, body, now, expiresAt, scope, key, fence, owner) === 1;
+    const { completeLease, completeLeaseOfKeptRequest } = this.statements;
+    const parameters = [status, head, body, now, expiresAt, scope, key, fence, owner] as const;
+    return completeLease.run(...parameters) === 1 || completeLeaseOfKeptRequest.run(...parameters) === 1;
   }
 
   requestOf({ record, requestHead }: Entry): StoredRequest | undefined {

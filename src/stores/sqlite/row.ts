@@ -94,7 +94,7 @@ export function rowOf(record: IdempotencyRecord, extras: RowExtras): SqliteValue
     state === "pending" || state === "failed_retryable" ? optionalMoment(record.resumeAfter) : null,
     claimsOf(record),
     state === "unknown" ? optionalMoment(record.escalatedAt) : null,
-    Math.round(moment(record.reconcileAfterMs)),
+    wholeMs(record.reconcileAfterMs),
   ];
 }
 
@@ -118,6 +118,11 @@ function claimsOf(record: IdempotencyRecord): number {
 /** A time as it can be stored: a retention that never ends, ends as late as there are dates. */
 export function moment(ms: number): number {
   return Math.min(ms, momentMax);
+}
+
+/** A duration as it can be stored. */
+export function wholeMs(ms: number): number {
+  return Math.round(moment(ms));
 }
 
 function optionalMoment(ms: number | undefined): number | null {

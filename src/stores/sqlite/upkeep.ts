@@ -28,14 +28,17 @@ export function sweep(
   const counts = { unknown: 0, retryable: 0, unclaimed: 0 };
   const why = { by: auditActors.sweeper, at: now };
   let left = options.limit;
-  for (const entry of entriesOf(records, findDeadExecutions.all(now, left))) {
+  // Both are looked for first: what one sweep has made retryable is not abandoned by the same one.
+  const dead = findDeadExecutions.all(now, left);
+  const unclaimedOnes = findUnclaimed.all(now, left);
+  for (const entry of entriesOf(records, dead)) {
     if (entry.record.state !== "in_progress") continue;
     const next = crashed(entry.record, now, { isRequestKept: entry.requestHead !== null });
     records.move(entry, next, { ...why, reason: crashReason });
     counts[next.state === "unknown" ? "unknown" : "retryable"] += 1;
     left -= 1;
   }
-  for (const entry of entriesOf(records, findUnclaimed.all(now, left))) {
+  for (const entry of entriesOf(records, unclaimedOnes.slice(0, left))) {
     const { record } = entry;
     if (record.state === "pending") {
       records.move(entry, unclaimed(record, options.unclaimed, now), {
