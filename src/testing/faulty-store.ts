@@ -13,6 +13,7 @@ const verbs = [
   "claimResumable",
   "claimUnknown",
   "resolve",
+  "bust",
   "audit",
   "reap",
 ] as const;
@@ -86,10 +87,12 @@ export function faultyStore(options: {
     claimUnknown: (options) => through("claimUnknown", () => store.claimUnknown(options)),
     resolve: (id, fence, resolution, by) =>
       through("resolve", () => store.resolve(id, fence, resolution, by)),
+    bust: (id, bust) => through("bust", () => store.bust(id, bust)),
     audit: (query) => through("audit", () => store.audit(query)),
     reap: (request) => through("reap", () => store.reap(request)),
     ...(store.watch === undefined ? {} : { watch: store.watch.bind(store) }),
     ...(store.onOwnershipLost === undefined ? {} : { onOwnershipLost: store.onOwnershipLost.bind(store) }),
+    ...(store.onBusted === undefined ? {} : { onBusted: store.onBusted.bind(store) }),
     close: () => store.close(),
   };
 }

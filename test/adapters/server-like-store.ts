@@ -46,6 +46,7 @@ function asFromAServer(store: Store): Store {
     claimResumable: (options) => store.claimResumable(options),
     claimUnknown: (options) => store.claimUnknown(options),
     resolve: (...question) => store.resolve(...question),
+    bust: (id, bust) => store.bust(id, bust),
     audit: (query) => store.audit(query),
     ...(store.transact === undefined ? {} : { transact: store.transact.bind(store) }),
     ...(store.outbox === undefined ? {} : { outbox: store.outbox }),

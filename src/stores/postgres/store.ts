@@ -5,6 +5,10 @@ import type { RecordId, UnknownRecord } from "../../core/record.ts";
 import type { StoredResponse } from "../../core/response.ts";
 import type {
   Advance,
+  Bust,
+  BustAnswer,
+  BustListener,
+  BustNames,
   Capabilities,
   ClaimOptions,
   Expiry,
@@ -25,7 +29,9 @@ import type {
   TransactAnswer,
   Unwatch,
 } from "../../core/store.ts";
+import { BustListeners } from "../bust-listeners.ts";
 import { Watchers } from "../watchers.ts";
+import { bust, bustedName } from "./busting.ts";
 import { type Database, databaseOf, type PostgresClient, type TransactionOf } from "./database.ts";
 import { PostgresOutbox } from "./outbox.ts";
 import { PartitionReaper } from "./partitions.ts";
@@ -34,7 +40,7 @@ import { Queries } from "./queries.ts";
 import { BatchReaper, type Reaper } from "./reaping.ts";
 import { tryToReserve } from "./reserving.ts";
 import { type ReadRow, recordOf } from "./rows.ts";
-import type { Sessions } from "./session.ts";
+import type { SessionHooks, Sessions } from "./session.ts";
 import { advance, renew, settle } from "./settling.ts";
 import { reserveInPartitions } from "./statements/partitions.ts";
 import * as statements from "./statements/records.ts";
@@ -89,11 +95,13 @@ class PostgresStore<Tx> implements Store<Tx> {
   readonly capabilities: Capabilities;
   readonly outbox: Outbox;
   readonly watch?: (id: RecordId, wake: () => void) => Promise<Unwatch>;
+  readonly onBusted?: (listener: BustListener) => BustNames;
   readonly #database: Database<Tx>;
   readonly #queries: Queries;
   readonly #reserveStatement: string;
   readonly #reaper: Reaper;
   readonly #watchers = new Watchers();
+  readonly #bustListeners = new BustListeners();
   readonly #lost = new Set<() => void>();
   /** Present with `lock: "advisory"`: every reservation is made in its name. */
   readonly #owner: Sessions | undefined;
@@ -105,12 +113,21 @@ class PostgresStore<Tx> implements Store<Tx> {
     this.#queries = new Queries(database.query);
     this.#reserveStatement = partitioned ? reserveInPartitions : statements.reserve;
     this.#reaper = partitioned ? new PartitionReaper(database) : new BatchReaper(this.#queries);
-    const heard = (name: string) => this.#watchers.wake(watcherId(name));
-    if (lock === "advisory") {
-      this.#owner = owningSession(database.push, { heard, ended: () => this.#loseOwnership() });
-    }
-    const push = this.#owner ?? (listen ? listenerOf(database.push, { heard }) : undefined);
+    const hooks: SessionHooks = {
+      heard: (payload) => this.#hear(payload),
+      opened: () => this.#bustListeners.listening(),
+      ended: () => this.#loseSession(),
+    };
+    if (lock === "advisory") this.#owner = owningSession(database.push, hooks);
+    const push = this.#owner ?? (listen ? listenerOf(database.push, hooks) : undefined);
     this.#push = push;
+    if (push?.keepOpen !== undefined) {
+      this.onBusted = (listener) => {
+        this.#bustListeners.add(listener);
+        push.keepOpen?.();
+        return recordName;
+      };
+    }
     if (push !== undefined) this.watch = (id, wake) => this.#watch(push, id, wake);
     this.outbox = new PostgresOutbox(this.#queries, push && { push, watchers: this.#watchers });
     this.capabilities = {
@@ -178,6 +195,10 @@ class PostgresStore<Tx> implements Store<Tx> {
     return resolve(this.#queries, id, fence, resolution, by);
   }
 
+  bust(id: RecordId, said: Bust): Promise<BustAnswer> {
+    return bust(this.#queries, id, said);
+  }
+
   audit(query: AuditQuery): Promise<readonly AuditEntry[]> {
     return audit(this.#queries, query);
   }
@@ -217,7 +238,16 @@ class PostgresStore<Tx> implements Store<Tx> {
     await this.settle(lease, settlement).catch(() => {});
   }
 
-  #loseOwnership(): void {
+  #hear(payload: string): void {
+    const busted = bustedName(payload);
+    if (busted === undefined) this.#watchers.wake(watcherId(payload));
+    else this.#bustListeners.busted(busted);
+  }
+
+  /** Nobody owns anything without an owning session, and nobody hears without any. */
+  #loseSession(): void {
+    this.#bustListeners.interrupted();
+    if (this.#owner === undefined) return;
     for (const lost of this.#lost) lost();
   }
 }
