@@ -120,7 +120,6 @@ export class ReplayCache implements BustListener {
   }
 
   listening(): void {
-    this.#epoch += 1;
     this.#isListening = true;
   }
 

@@ -20,13 +20,15 @@ const verbs = [
 
 type Verb = (typeof verbs)[number];
 
-/** What happens to one call: it works, it fails before or after it took effect, or it takes its time. */
+/** What happens to one call: it works, it fails before or after it took effect, or it or its answer takes its time. */
 export type Fault =
   | { readonly kind: "none" }
   | { readonly kind: "failBefore" }
   /** The store did it, and the answer was lost: what makes distributed systems hard. */
   | { readonly kind: "failAfter" }
-  | { readonly kind: "delay"; readonly ms: number };
+  | { readonly kind: "delay"; readonly ms: number }
+  /** The store did it at once, and the answer takes its time. */
+  | { readonly kind: "late"; readonly ms: number };
 
 export interface FaultyStore extends Store {
   /** How often each verb was called. */
@@ -56,6 +58,11 @@ export function faultyStore(options: {
       case "delay":
         await new Promise<void>((resolve) => void runtime.setTimer(resolve, fault.ms));
         return call();
+      case "late": {
+        const answer = await call();
+        await new Promise<void>((resolve) => void runtime.setTimer(resolve, fault.ms));
+        return answer;
+      }
       default:
         return fault satisfies never;
     }

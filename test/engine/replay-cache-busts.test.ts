@@ -111,6 +111,20 @@ describe("a busted key", () => {
     }
   });
 
+  it("is not kept by an answer that was on its way while this process busted it, before any push", async () => {
+    const { all, slow, listeners } = cuttable();
+    const engine = all.engine();
+    for (const listener of listeners) listener.listening();
+    await complete(all.engine());
+    slow.hold();
+    const late = engine.arrive(arrival());
+    await all.clock.advance(1);
+    await engine.bust(arrival(), said);
+    slow.release();
+    expect(bodyOf(await late)).toBe("done");
+    expect(execution(await engine.arrive(arrival())).attempt).toBe(2);
+  });
+
   it("that is being executed here stays joinable", async () => {
     const all = cluster({ cache: {} });
     const engine = all.engine();
