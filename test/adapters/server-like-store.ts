@@ -51,6 +51,7 @@ function asFromAServer(store: Store): Store {
     ...(store.transact === undefined ? {} : { transact: store.transact.bind(store) }),
     ...(store.outbox === undefined ? {} : { outbox: store.outbox }),
     ...(store.watch === undefined ? {} : { watch: store.watch.bind(store) }),
+    ...(store.onBusted === undefined ? {} : { onBusted: store.onBusted.bind(store) }),
     close: () => store.close(),
   };
 }
