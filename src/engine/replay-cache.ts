@@ -2,6 +2,7 @@ import { ConfigError } from "../core/errors.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
 import type { StoredResponse } from "../core/response.ts";
 import type { BustListener, BustNames, Replay, SettleAnswer, Settlement, Store } from "../core/store.ts";
+import { Recency, type Used } from "./recency.ts";
 import type { Runtime } from "./runtime.ts";
 import type { Verdict } from "./verdict.ts";
 
@@ -29,9 +30,9 @@ export class ReplayCache implements BustListener {
   readonly #entriesMax: number;
   readonly #bytesMax: number;
   readonly #nameOf: BustNames;
-  /** The least recently used come first. */
   readonly #entries = new Map<string, Entry>();
-  readonly #idTexts = new Map<string, string>();
+  readonly #byName = new Map<string, Entry>();
+  readonly #recency = new Recency<Entry>();
   #bytes = 0;
   #isListening = false;
   /**
@@ -53,12 +54,11 @@ export class ReplayCache implements BustListener {
     const entry = this.#entries.get(idText);
     // Whoever comes with another request is told so by the store.
     if (entry === undefined || entry.fingerprint !== fingerprint) return undefined;
-    this.#entries.delete(idText);
     if (entry.validUntil <= this.#runtime.now()) {
-      this.#drop(entry);
+      this.#forget(entry);
       return undefined;
     }
-    this.#entries.set(idText, entry);
+    this.#recency.use(entry);
     return entry.verdict;
   }
 
@@ -77,18 +77,24 @@ export class ReplayCache implements BustListener {
     const idText = recordIdText(id);
     const bytes = entryBytes + 2 * idText.length + responseBytes(response);
     if (bytes > this.#bytesMax / largestShare) return;
-    this.#forget(idText);
-    const name = this.#nameOf(id);
-    this.#entries.set(idText, {
-      name,
+    this.#forget(this.#entries.get(idText));
+    const entry: Entry = {
+      idText,
+      name: this.#nameOf(id),
       fingerprint: id.fingerprint,
       verdict: { kind: "replay", response: ownCopy(response), expiresAt },
       validUntil: ticket.at + Math.min(remainingMs, validMsMax),
       bytes,
-    });
-    this.#idTexts.set(name, idText);
+      older: undefined,
+      newer: undefined,
+    };
+    this.#entries.set(idText, entry);
+    this.#byName.set(entry.name, entry);
+    this.#recency.add(entry);
     this.#bytes += bytes;
-    this.#makeRoom();
+    while (this.#entries.size > this.#entriesMax || this.#bytes > this.#bytesMax) {
+      this.#forget(this.#recency.oldest);
+    }
   }
 
   /**
@@ -110,13 +116,12 @@ export class ReplayCache implements BustListener {
   /** The answer was busted by this process, or may have been. */
   bustedHere(id: RecordId): void {
     this.#epoch += 1;
-    this.#forget(recordIdText(id));
+    this.#forget(this.#entries.get(recordIdText(id)));
   }
 
   busted(name: string): void {
     this.#epoch += 1;
-    const idText = this.#idTexts.get(name);
-    if (idText !== undefined) this.#forget(idText);
+    this.#forget(this.#byName.get(name));
   }
 
   listening(): void {
@@ -127,34 +132,24 @@ export class ReplayCache implements BustListener {
     this.#epoch += 1;
     this.#isListening = false;
     this.#entries.clear();
-    this.#idTexts.clear();
+    this.#byName.clear();
+    this.#recency.clear();
     this.#bytes = 0;
   }
 
-  #makeRoom(): void {
-    for (const [idText] of this.#entries) {
-      if (this.#entries.size <= this.#entriesMax && this.#bytes <= this.#bytesMax) return;
-      this.#forget(idText);
-    }
-  }
-
-  #forget(idText: string): void {
-    const entry = this.#entries.get(idText);
+  #forget(entry: Entry | undefined): void {
     if (entry === undefined) return;
-    this.#entries.delete(idText);
-    this.#drop(entry);
-  }
-
-  /** For an entry that is not among the entries any more. */
-  #drop(entry: Entry): void {
-    this.#idTexts.delete(entry.name);
+    this.#entries.delete(entry.idText);
+    this.#byName.delete(entry.name);
+    this.#recency.delete(entry);
     this.#bytes -= entry.bytes;
   }
 }
 
 type ReplayVerdict = Extract<Verdict, { kind: "replay" }>;
 
-interface Entry {
+interface Entry extends Used<Entry> {
+  readonly idText: string;
   /** By which its bust is told. */
   readonly name: string;
   readonly fingerprint: string;
