@@ -29,7 +29,7 @@ interface Run {
 
 /**
  * A cluster of engines that crash, freeze and lose messages, on virtual time, from one seed. With an operator, engines
- * have a cache, and keys are busted now and then.
+ * have a cache, answers can be late, and keys are busted now and then.
  */
 async function simulate(
   seed: number,
@@ -54,7 +54,7 @@ async function simulate(
     if (roll < 0.04) return { kind: "failBefore" };
     if (roll < 0.08) return { kind: "failAfter" };
     if (roll < 0.2) return { kind: "delay", ms: random() * 2 * leaseMs };
-    if (roll < 0.3) return { kind: "late", ms: random() * leaseMs };
+    if (options.operator && roll < 0.3) return { kind: "late", ms: random() * leaseMs };
     return { kind: "none" };
   };
   const store = faultyStore({ store: memory, runtime: clock, choose });
@@ -114,7 +114,7 @@ async function simulate(
     if (process === undefined) return;
     const key = `key-${Math.floor(random() * keys)}`;
     const { incarnation } = process;
-    const [bust] = await bustsOf(key);
+    const [bust] = options.operator ? await bustsOf(key) : [];
     const verdict = await process.engine.arrive({ scope: "tenant", key, fingerprint: "v1:a", policy });
     trace.push(`${clock.now()} ${key} ${verdict.kind}`);
     if (verdict.kind === "replay" && verdict.response.kind === "full" && bust !== undefined) {
@@ -194,7 +194,7 @@ describe("a cluster on virtual time, with crashes, lost answers and late ones", 
 
   it("with a cache no busted answer is replayed, and each bust lets at most one more execution be confirmed", async () => {
     const sum = { cached: 0, busts: 0, again: 0 };
-    for (const seed of seeds) {
+    for (const seed of seeds.slice(0, 100)) {
       const { confirmed, busts, stale, cached } = await simulate(
         seed,
         { onCrash: "retry" },
@@ -209,7 +209,7 @@ describe("a cluster on virtual time, with crashes, lost answers and late ones", 
       sum.cached += cached;
     }
     // What is not there cannot go wrong either.
-    for (const count of Object.values(sum)) expect(count).toBeGreaterThan(seeds.length);
+    for (const count of Object.values(sum)) expect(count).toBeGreaterThan(100);
   });
 
   it("under reconcile no two executions of a key ever hold it at the same time", async () => {
