@@ -110,7 +110,9 @@ export class ReplayCache implements BustListener {
     if (settlement.kind !== "complete" || answer.kind !== "settled" || fingerprint === undefined) return;
     const { response, retentionMs } = settlement;
     const { expiresAt } = answer;
-    this.keep(ticket, { scope, key, fingerprint }, { response, expiresAt, remainingMs: retentionMs });
+    // Stores count in whole milliseconds.
+    const remainingMs = Math.floor(retentionMs);
+    this.keep(ticket, { scope, key, fingerprint }, { response, expiresAt, remainingMs });
   }
 
   /** The answer was busted by this process, or may have been. */
