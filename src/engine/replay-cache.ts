@@ -83,7 +83,8 @@ export class ReplayCache implements BustListener {
       name: this.#nameOf(id),
       fingerprint: id.fingerprint,
       verdict: { kind: "replay", response: ownCopy(response), expiresAt },
-      validUntil: ticket.at + Math.min(remainingMs, validMsMax),
+      // A store counts in whole milliseconds: a part of the first one may have been over when it began to count.
+      validUntil: ticket.at + Math.min(remainingMs, validMsMax) - 1,
       bytes,
       older: undefined,
       newer: undefined,
@@ -110,9 +111,7 @@ export class ReplayCache implements BustListener {
     if (settlement.kind !== "complete" || answer.kind !== "settled" || fingerprint === undefined) return;
     const { response, retentionMs } = settlement;
     const { expiresAt } = answer;
-    // Stores count in whole milliseconds.
-    const remainingMs = Math.floor(retentionMs);
-    this.keep(ticket, { scope, key, fingerprint }, { response, expiresAt, remainingMs });
+    this.keep(ticket, { scope, key, fingerprint }, { response, expiresAt, remainingMs: retentionMs });
   }
 
   /** The answer was busted by this process, or may have been. */
