@@ -30,6 +30,10 @@ export type { StoredResponse } from "./core/response.ts";
 export type { ScopePolicy } from "./core/scope.ts";
 export type {
   Advance,
+  Bust,
+  BustAnswer,
+  BustListener,
+  BustNames,
   Capabilities,
   ClaimOptions,
   Expiry,
@@ -38,6 +42,7 @@ export type {
   Reading,
   ReapCounts,
   RenewAnswer,
+  Replay,
   Reservation,
   ReserveMode,
   ReserveRequest,
@@ -53,6 +58,7 @@ export type {
 } from "./core/store.ts";
 export type { StoredRequest } from "./core/stored-request.ts";
 export type { EventListener, LatchkeyEvent } from "./engine/events.ts";
+export type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 export type { Runtime } from "./engine/runtime.ts";
 export type { RoutePolicy } from "./http/gate.ts";
 export type { FingerprintRequest } from "./http/request.ts";
@@ -64,6 +70,7 @@ export {
   type TenantOf,
   type TenantRequest,
 } from "./latchkey.ts";
+export type { Busted, BustRequest } from "./operation/busting.ts";
 export type { Jsonified } from "./operation/json.ts";
 export { currentOperation, type Operation } from "./operation/operation.ts";
 export type { OwnResponse } from "./operation/own-response.ts";
@@ -74,4 +81,5 @@ export type {
   ReconcileHook,
   ReconcileQuestion,
 } from "./operation/reconciliation.ts";
+export type { RequestName } from "./operation/request-name.ts";
 export type { RunRequest } from "./operation/run.ts";

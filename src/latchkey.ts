@@ -3,17 +3,17 @@ import { ConfigError, UnverifiedError } from "./core/errors.ts";
 import type { DeadMessage, Outbox, OutboxCounts } from "./core/outbox.ts";
 import { type Policy, type PolicyInput, resolvePolicy } from "./core/policy.ts";
 import { defaultProblemTypeBase, problem } from "./core/problem.ts";
-import type { RecordId } from "./core/record.ts";
 import type { StoredResponse } from "./core/response.ts";
-import { isTenant, scopeOf } from "./core/scope.ts";
 import type { Expiry, ReapCounts, ResolveAnswer, Store, SweepCounts } from "./core/store.ts";
-import { reasonCharactersMax, storableText } from "./core/text.ts";
 import { Engine } from "./engine/engine.ts";
 import type { EventListener } from "./engine/events.ts";
+import type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 import { type Runtime, systemRuntime } from "./engine/runtime.ts";
+import { type Busted, type BustRequest, bust } from "./operation/busting.ts";
 import type { Jsonified } from "./operation/json.ts";
 import type { Operation } from "./operation/operation.ts";
 import { type OutcomeVerdict, type ReconcileHook, resolutionOf } from "./operation/reconciliation.ts";
+import { type RequestName, saidBy } from "./operation/request-name.ts";
 import { type RunRequest, run } from "./operation/run.ts";
 
 /** What a tenant is read from: the request, before its body was looked at. */
@@ -37,6 +37,11 @@ export interface LatchkeyOptions<Tx = unknown> extends PolicyInput {
   readonly leaseMs?: number;
   /** A store that takes longer to answer counts as down. */
   readonly storeTimeoutMs?: number;
+  /**
+   * Keeps completed answers in this process's memory too, so that most replays cost no round trip. Needs a store that
+   * tells every process at once when a key is busted; off unless it is given, `{}` for the default limits.
+   */
+  readonly cache?: ReplayCacheOptions;
   /** Whether expired records are deleted, or kept without their response for audit. */
   readonly expiry?: Expiry;
   /** Where the status resource is mounted; needed for `onInFlight: "accept"`. */
@@ -57,8 +62,7 @@ const storeTimeoutMsDefault = 5_000; // A third of the lease: a request that was
 
 /** Somebody knows what became of a request: a provider's webhook, an operator, a report. */
 export interface ResolveRequest {
-  /** The request, by its scope and key, or by its tenant and key where keys belong to tenants. */
-  readonly of: RecordId | { readonly tenant: string; readonly key: string };
+  readonly of: RequestName;
   readonly verdict: OutcomeVerdict;
   /** The attempt that the verdict is about, if it is known; what became of a later one is not settled by it. */
   readonly attempt?: number;
@@ -89,6 +93,7 @@ export class Latchkey<Tx = unknown> {
       tenant,
       leaseMs,
       storeTimeoutMs,
+      cache,
       expiry,
       statusPath,
       problemTypeBase,
@@ -137,6 +142,7 @@ export class Latchkey<Tx = unknown> {
       runtime: runtime ?? systemRuntime,
       leaseMs: lease,
       storeTimeoutMs: storeTimeout,
+      cache,
     });
     if (onEvent !== undefined) this.subscribe(onEvent);
     this.policy();
@@ -183,11 +189,9 @@ export class Latchkey<Tx = unknown> {
    * and the answer says what the record is.
    */
   async resolve(request: ResolveRequest): Promise<ResolveAnswer | { readonly kind: "still-unknown" }> {
-    const { verdict, by, verify, attempt } = request;
-    if (typeof by !== "string" || by === "")
-      throw new ConfigError("latchkey.resolve needs to know who says so: by");
+    const { verdict, verify, attempt } = request;
+    const { id, by } = saidBy("resolve", request);
     if (verify !== undefined && (await verify()) !== true) throw new UnverifiedError();
-    const id = recordIdOf(request.of);
     const { record } = await this.engine.ask("read", () => this.store.read(id));
     if (record?.state !== "unknown" || (attempt !== undefined && attempt !== record.fence)) {
       return { kind: "not-unknown", state: record?.state ?? "absent" };
@@ -197,13 +201,27 @@ export class Latchkey<Tx = unknown> {
     const resolution = resolutionOf(record, verdict, policy);
     if (resolution === undefined) return { kind: "still-unknown" };
     const answer = await this.engine.ask("resolve", () =>
-      this.store.resolve(id, record.fence, resolution, storableText(by, reasonCharactersMax)),
+      this.store.resolve(id, record.fence, resolution, by),
     );
     if (answer.kind === "resolved" && verdict.kind !== "unknown") {
       const { scope, key } = id;
       this.engine.events.emit({ type: "reconciled", scope, key, outcome: verdict.kind, by });
     }
     return answer;
+  }
+
+  /**
+   * Takes the answer of a settled request away: the next request with its key is executed. What is under way, in doubt
+   * or half done is refused, and the answer says what to do instead. Saying it twice is fine; say `attempt` too if
+   * somebody may have used the key in between.
+   *
+   * @example
+   * ```ts
+   * await latchkey.bust({ of: { tenant: "acme", key }, by: "ada", reason: "answered with a wrong price" });
+   * ```
+   */
+  bust(request: BustRequest): Promise<Busted> {
+    return bust(this.engine, request);
   }
 
   /** What happened off the happy path: who, when, from what to what, and why. The latest first. */
@@ -316,12 +334,6 @@ export class Latchkey<Tx = unknown> {
 function asHook(hook: unknown): ReconcileHook | undefined {
   if (hook === undefined || typeof hook === "function") return hook as ReconcileHook | undefined;
   throw new ConfigError("reconcile must be a function that asks the provider and returns a verdict");
-}
-
-function recordIdOf(of: ResolveRequest["of"]): RecordId {
-  if ("scope" in of) return of;
-  if (!isTenant(of.tenant)) throw new ConfigError("latchkey.resolve needs a scope or a tenant");
-  return { scope: scopeOf({ tenant: of.tenant, policy: "tenant", method: "", path: "" }), key: of.key };
 }
 
 const pageRows = 100;

@@ -29,5 +29,6 @@ export const auditReasons = {
   abandoned: "nobody went on with what was half done before it expired",
   gaveUp: "every attempt to finish this operation has failed",
   foundOut: "the outcome was found out",
+  busted: "an operator said that this answer is not to be replayed any more",
   unclaimed: "no worker executed the request before it expired",
 } as const;

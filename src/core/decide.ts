@@ -1,7 +1,6 @@
 import { noProgress, type Progress } from "./phase.ts";
-import type { IdempotencyRecord, InProgressRecord } from "./record.ts";
-import type { StoredResponse } from "./response.ts";
-import type { ExecuteAfter, Reservation, ReserveMode } from "./store.ts";
+import { type IdempotencyRecord, type InProgressRecord, isSettled } from "./record.ts";
+import type { ExecuteAfter, Replay, Reservation, ReserveMode } from "./store.ts";
 
 /** What has to happen with an arriving request. A store acts on it, atomically with having read the record. */
 export type Decision =
@@ -15,7 +14,7 @@ export type Decision =
     }
   /** Keep the request for a worker: write `pending` down first, then answer it. */
   | { readonly kind: "accept"; readonly isNewUse: boolean; readonly fence: number }
-  | { readonly kind: "replay"; readonly response: StoredResponse; readonly expiresAt: number }
+  | Replay
   | { readonly kind: "inFlight"; readonly retryAfterMs: number }
   | { readonly kind: "pending" }
   | { readonly kind: "absent" }
@@ -59,7 +58,12 @@ export function decide(
       if (accepts) return { kind: "accept", isNewUse: false, fence };
       return { kind: "execute", after: "crash", fence: fence + 1, progress, createdAt };
     case "completed":
-      return { kind: "replay", response: record.response, expiresAt: record.expiresAt };
+      return {
+        kind: "replay",
+        response: record.response,
+        expiresAt: record.expiresAt,
+        remainingMs: record.expiresAt - now,
+      };
     case "failed_retryable":
       if (accepts) return { kind: "accept", isNewUse: false, fence };
       return { kind: "execute", after: "failed_retryable", fence: fence + 1, progress, createdAt };
@@ -85,19 +89,5 @@ export function answerOf(decision: Answer): Reservation {
 
 /** Only settled records run out; what is still under way or not known stays, however old it is. */
 function isReusable(record: IdempotencyRecord, now: number): boolean {
-  switch (record.state) {
-    case "completed":
-      return record.expiresAt <= now;
-    case "failed_retryable":
-      // What waits to be finished, or was begun, may be half done: forgetting it would begin it anew.
-      return record.expiresAt <= now && record.resumeAfter === undefined && record.progress.length === 0;
-    case "expired":
-      return true;
-    case "pending":
-    case "in_progress":
-    case "unknown":
-      return false;
-    default:
-      return record satisfies never;
-  }
+  return record.state === "expired" || (isSettled(record) && record.expiresAt <= now);
 }

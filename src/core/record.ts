@@ -91,3 +91,23 @@ export type IdempotencyRecord =
   | ExpiredRecord;
 
 export type RecordState = IdempotencyRecord["state"];
+
+/**
+ * Whether nothing is left to be done or to be found out, so that the record may go when its time is over. What waits
+ * to be finished, or was begun, may be half done: forgetting it would begin it anew.
+ */
+export function isSettled(record: IdempotencyRecord): boolean {
+  switch (record.state) {
+    case "completed":
+    case "expired":
+      return true;
+    case "failed_retryable":
+      return record.resumeAfter === undefined && record.progress.length === 0;
+    case "pending":
+    case "in_progress":
+    case "unknown":
+      return false;
+    default:
+      return record satisfies never;
+  }
+}

@@ -69,6 +69,12 @@ export interface Store<Tx = unknown> {
   /** Settles an unknown outcome, or hands it to an operator; only if the record is still unknown at this fence. */
   resolve(id: RecordId, fence: number, resolution: Resolution, by: string): Promise<ResolveAnswer>;
 
+  /**
+   * Takes a settled record's answer away, so that the next request is executed, with the next fence. What is still
+   * under way, in doubt or half done is refused.
+   */
+  bust(id: RecordId, bust: Bust): Promise<BustAnswer>;
+
   /** What happened off the happy path, the latest first. */
   audit(query: AuditQuery): Promise<readonly AuditEntry[]>;
 
@@ -86,6 +92,12 @@ export interface Store<Tx = unknown> {
    * session that owned them is gone.
    */
   onOwnershipLost?(lost: () => void): void;
+
+  /**
+   * Tells `listener` of every bust from now on, whichever process it was said in, and answers by which names it tells
+   * of records. Present only where the store also knows when a bust may have been missed.
+   */
+  onBusted?(listener: BustListener): BustNames;
 
   /** Gives back what the store itself opened; a pool that the user passed in stays open. */
   close(): Promise<void>;
@@ -144,7 +156,7 @@ export type Reservation =
       /** When the first of them was reserved. */
       readonly createdAt: number;
     }
-  | { readonly kind: "replay"; readonly response: StoredResponse; readonly expiresAt: number }
+  | Replay
   | { readonly kind: "inFlight"; readonly retryAfterMs: number }
   /** Accepted, now or before, and not executed yet. */
   | { readonly kind: "pending" }
@@ -152,6 +164,15 @@ export type Reservation =
   | { readonly kind: "absent" }
   | { readonly kind: "mismatch" }
   | { readonly kind: "unknown"; readonly retryAfterMs: number; readonly discovered: boolean };
+
+/** The outcome is known: this is it. */
+export interface Replay {
+  readonly kind: "replay";
+  readonly response: StoredResponse;
+  readonly expiresAt: number;
+  /** How long it will still be replayed, by the store's clock: whoever keeps it must not compare that with another. */
+  readonly remainingMs: number;
+}
 
 export type Settlement =
   | { readonly kind: "complete"; readonly response: StoredResponse; readonly retentionMs: number }
@@ -223,6 +244,39 @@ export type ResolveAnswer =
   | { readonly kind: "resolved"; readonly expiresAt: number }
   /** The record is not unknown at this fence, any more or yet; `state` is what it is. */
   | { readonly kind: "not-unknown"; readonly state: RecordState | "absent" };
+
+/** Somebody says that an answer must not be given any more. */
+export interface Bust {
+  readonly by: string;
+  readonly reason: string;
+  /** The attempt whose answer it is, if that is known: a later one's stays. */
+  readonly attempt?: number | undefined;
+}
+
+export type BustAnswer =
+  /** The record is `expired` now, without its response. */
+  | { readonly kind: "busted" }
+  /** There was no answer to take away, or not any more. */
+  | { readonly kind: "nothing"; readonly state: "expired" | "absent" }
+  /** It is still under way, in doubt or half done, and stays what it is. */
+  | { readonly kind: "not-settled"; readonly state: UnsettledState }
+  /** The answer is a later attempt's, or an earlier one's, and stays. */
+  | { readonly kind: "another-attempt"; readonly attempt: number };
+
+/** What a record can be while it is not settled; `failed_retryable` if it is half done or waits for a worker. */
+export type UnsettledState = Exclude<RecordState, "completed" | "expired">;
+
+/** Whoever has kept answers, and has to know which of them are not to be given any more. */
+export interface BustListener {
+  /** Every bust that is said after this, and before `interrupted`, is told. */
+  listening(): void;
+  busted(name: string): void;
+  /** From now on busts may be missed, until `listening` is called again. */
+  interrupted(): void;
+}
+
+/** What a record is called when its bust is told: an id is nobody's business on a channel that others may hear. */
+export type BustNames = (id: RecordId) => string;
 
 /** A record as it is now, on the store's clock. */
 export interface Reading {

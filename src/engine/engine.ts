@@ -1,6 +1,8 @@
 import { ConfigError, StoreError } from "../core/errors.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
 import type {
+  Bust,
+  BustAnswer,
   ExecuteAfter,
   Expiry,
   PhaseCommit,
@@ -19,6 +21,7 @@ import { Events, type ReserveOutcome, type StoreVerb } from "./events.ts";
 import { Execution, type ExecutionHost, type Settled } from "./execution.ts";
 import { Flight } from "./flight.ts";
 import { Leases } from "./leases.ts";
+import { ReplayCache, type ReplayCacheOptions } from "./replay-cache.ts";
 import type { Runtime } from "./runtime.ts";
 import { Unheard } from "./unheard.ts";
 import { type Arrival, inFlightRetryAfterMs, type Verdict } from "./verdict.ts";
@@ -30,6 +33,8 @@ export interface EngineOptions {
   readonly leaseMs: number;
   /** A store that takes longer has not answered. */
   readonly storeTimeoutMs: number;
+  /** Keeps completed answers in this process; left out, the store is asked for each. */
+  readonly cache?: ReplayCacheOptions | undefined;
 }
 
 /** Reserve, execute, settle: lets exactly one execution of each request through, and tells everybody else why not. */
@@ -43,6 +48,7 @@ export class Engine {
   /** The flight that each execution under way can be joined by. */
   readonly #executing = new Map<Execution, Flight>();
   readonly #unheard: Unheard;
+  readonly #cache: ReplayCache | undefined;
   #isClosed = false;
   readonly #host: ExecutionHost;
   readonly #processName: string;
@@ -55,6 +61,7 @@ export class Engine {
     this.#options = options;
     this.#store = options.store;
     this.runtime = options.runtime;
+    this.#cache = options.cache && new ReplayCache(options.cache, options);
     this.#processName = randomName(options.runtime);
     this.#storeDeadlines = new Deadlines(options.runtime, options.storeTimeoutMs);
     this.#leases = new Leases({
@@ -99,6 +106,19 @@ export class Engine {
     return this.#orUndefined("read", () => this.#store.read(id));
   }
 
+  /** Takes an answer away, from the store and from this process; others learn it from the store. */
+  async bust(id: RecordId, bust: Bust): Promise<BustAnswer> {
+    try {
+      return await this.ask("bust", () => this.#store.bust(id, bust));
+    } finally {
+      // Also without an answer: the store may have done it. A question that was asked before may be answered with what
+      // was busted, and whoever comes now must not join it.
+      this.#cache?.bustedHere(id);
+      const flightId = recordIdText(id);
+      if (this.#flights.get(flightId)?.isUndecided) this.#flights.delete(flightId);
+    }
+  }
+
   /** Ends executions whose owner is gone, as their `onCrash` says; one batch. */
   async sweep(options: Parameters<Store["sweep"]>[0]): Promise<SweepCounts> {
     const counts = await this.ask("sweep", () => this.#store.sweep(options));
@@ -125,6 +145,7 @@ export class Engine {
 
   close(): void {
     this.#isClosed = true;
+    this.#cache?.interrupted();
     this.#leases.close();
     this.#storeDeadlines.close();
     for (const deadlines of this.#executionDeadlines.values()) deadlines.close();
@@ -132,6 +153,9 @@ export class Engine {
 
   #arrive(arrival: Arrival, waitUntil: number): Promise<Verdict> {
     const flightId = recordIdText(arrival);
+    // A worker comes for what is to be executed, and what it finds has to be the store's word.
+    const cached = arrival.isClaim ? undefined : this.#cache?.get(flightId, arrival.fingerprint);
+    if (cached !== undefined) return Promise.resolve(this.#answer(arrival, cached, fromCache));
     const flight = this.#flights.get(flightId);
     return flight === undefined
       ? this.#lead(flightId, arrival, waitUntil)
@@ -232,6 +256,7 @@ export class Engine {
 
   /** One question to the store. */
   async #reserve(arrival: Arrival): Promise<Verdict> {
+    const ticket = this.#cache?.ticket();
     const reservedAt = this.runtime.now();
     const owner = `${this.#processName}-${(++this.#reservations).toString(36)}`;
     const { scope, key, fingerprint, policy } = arrival;
@@ -286,6 +311,8 @@ export class Engine {
       case "pending":
         return { kind: "accepted", retryAfterMs: inFlightRetryAfterMs };
       case "replay":
+        this.#cache?.keep(ticket, arrival, reservation);
+        return reservation;
       case "absent":
       case "mismatch":
       case "unknown":
@@ -318,8 +345,13 @@ export class Engine {
     execution: Execution,
     settlement: Settlement,
   ): Promise<SettleAnswer | { readonly kind: "storeDown" }> {
+    const ticket = this.#cache?.ticket();
     const answer = await this.#orUndefined("settle", () => this.#store.settle(execution.lease, settlement));
-    if (answer !== undefined) return answer;
+    if (answer !== undefined) {
+      const fingerprint = this.#executing.get(execution)?.fingerprint;
+      this.#cache?.keepSettled(ticket, { ...execution.lease, fingerprint }, settlement, answer);
+      return answer;
+    }
     this.#unheard.addOutcome(execution, settlement);
     return { kind: "storeDown" };
   }
@@ -358,10 +390,11 @@ export class Engine {
   }
 
   /** Tells the event and passes the verdict on. */
-  #answer<V extends Verdict>(arrival: Arrival, verdict: V, told: { readonly joined: boolean }): V {
+  #answer<V extends Verdict>(arrival: Arrival, verdict: V, from: AnsweredFrom): V {
     if (this.events.areHeard) {
       const { scope, key } = arrival;
-      this.events.emit({ type: "reserved", scope, key, outcome: outcomeOf(verdict), joined: told.joined });
+      const { joined, cached = false } = from;
+      this.events.emit({ type: "reserved", scope, key, outcome: outcomeOf(verdict), joined, cached });
     }
     return verdict;
   }
@@ -410,6 +443,13 @@ export class Engine {
 }
 
 const drainPollMs = 20;
+
+interface AnsweredFrom {
+  readonly joined: boolean;
+  readonly cached?: boolean;
+}
+
+const fromCache: AnsweredFrom = { joined: false, cached: true };
 
 /** Said when a handler uses what this store cannot do. */
 export const noTransactions =

@@ -23,6 +23,8 @@ export type LatchkeyEvent =
       readonly outcome: ReserveOutcome;
       /** Answered from this process's own memory: a duplicate of a request that it is executing or asking about. */
       readonly joined: boolean;
+      /** Answered from this process's own memory: an answer that the store gave it before. */
+      readonly cached: boolean;
     })
   | (RecordId & {
       readonly type: "settled";
@@ -64,6 +66,8 @@ export type LatchkeyEvent =
         | "escalated";
       readonly by: string;
     })
+  /** An operator took an answer away. */
+  | (RecordId & { readonly type: "busted"; readonly by: string; readonly reason: string })
   | {
       readonly type: "delivered";
       readonly topic: string;
@@ -93,6 +97,7 @@ export type StoreVerb =
   | "reap"
   | "claim"
   | "resolve"
+  | "bust"
   | "audit"
   | "outbox";
 

@@ -17,6 +17,11 @@ export class Flight {
     this.fingerprint = fingerprint;
   }
 
+  /** Whether the store has yet to say what becomes of it. */
+  get isUndecided(): boolean {
+    return this.#verdict === undefined;
+  }
+
   decide(verdict: Verdict): void {
     this.#verdict = verdict;
     for (const tell of this.#verdictWaiters.splice(0)) tell(verdict);

@@ -13,19 +13,22 @@ const verbs = [
   "claimResumable",
   "claimUnknown",
   "resolve",
+  "bust",
   "audit",
   "reap",
 ] as const;
 
 type Verb = (typeof verbs)[number];
 
-/** What happens to one call: it works, it fails before or after it took effect, or it takes its time. */
+/** What happens to one call: it works, it fails before or after it took effect, or it or its answer takes its time. */
 export type Fault =
   | { readonly kind: "none" }
   | { readonly kind: "failBefore" }
   /** The store did it, and the answer was lost: what makes distributed systems hard. */
   | { readonly kind: "failAfter" }
-  | { readonly kind: "delay"; readonly ms: number };
+  | { readonly kind: "delay"; readonly ms: number }
+  /** The store did it at once, and the answer takes its time. */
+  | { readonly kind: "late"; readonly ms: number };
 
 export interface FaultyStore extends Store {
   /** How often each verb was called. */
@@ -55,6 +58,11 @@ export function faultyStore(options: {
       case "delay":
         await new Promise<void>((resolve) => void runtime.setTimer(resolve, fault.ms));
         return call();
+      case "late": {
+        const answer = await call();
+        await new Promise<void>((resolve) => void runtime.setTimer(resolve, fault.ms));
+        return answer;
+      }
       default:
         return fault satisfies never;
     }
@@ -86,10 +94,12 @@ export function faultyStore(options: {
     claimUnknown: (options) => through("claimUnknown", () => store.claimUnknown(options)),
     resolve: (id, fence, resolution, by) =>
       through("resolve", () => store.resolve(id, fence, resolution, by)),
+    bust: (id, bust) => through("bust", () => store.bust(id, bust)),
     audit: (query) => through("audit", () => store.audit(query)),
     reap: (request) => through("reap", () => store.reap(request)),
     ...(store.watch === undefined ? {} : { watch: store.watch.bind(store) }),
     ...(store.onOwnershipLost === undefined ? {} : { onOwnershipLost: store.onOwnershipLost.bind(store) }),
+    ...(store.onBusted === undefined ? {} : { onBusted: store.onBusted.bind(store) }),
     close: () => store.close(),
   };
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { acceptCases } from "./contract/accept.ts";
 import { auditCases } from "./contract/audit.ts";
+import { bustCases } from "./contract/bust.ts";
 import { deadLetterCases } from "./contract/dead-letters.ts";
 import { halfDoneCases } from "./contract/half-done.ts";
 import type { ContractCase, StoreHarness } from "./contract/harness.ts";
@@ -24,6 +25,7 @@ export const storeContract: readonly ContractCase[] = [
   ...deadLetterCases,
   ...upkeepCases,
   ...reconcileCases,
+  ...bustCases,
   ...auditCases,
 ];
 

@@ -46,10 +46,12 @@ function asFromAServer(store: Store): Store {
     claimResumable: (options) => store.claimResumable(options),
     claimUnknown: (options) => store.claimUnknown(options),
     resolve: (...question) => store.resolve(...question),
+    bust: (id, bust) => store.bust(id, bust),
     audit: (query) => store.audit(query),
     ...(store.transact === undefined ? {} : { transact: store.transact.bind(store) }),
     ...(store.outbox === undefined ? {} : { outbox: store.outbox }),
     ...(store.watch === undefined ? {} : { watch: store.watch.bind(store) }),
+    ...(store.onBusted === undefined ? {} : { onBusted: store.onBusted.bind(store) }),
     close: () => store.close(),
   };
 }

@@ -67,7 +67,11 @@ describe("decide", () => {
       { ...records.dead, onCrash: "resume" },
       { kind: "execute", after: "crash", fence: 4, progress, createdAt: now - 10 },
     ],
-    ["it is completed", records.completed, { kind: "replay", response, expiresAt: now + 10 }],
+    [
+      "it is completed",
+      records.completed,
+      { kind: "replay", response, expiresAt: now + 10, remainingMs: 10 },
+    ],
     [
       "it was completed long ago",
       { ...records.completed, ...past },
@@ -145,7 +149,11 @@ describe("decide", () => {
       { kind: "accept", isNewUse: false, fence: 3 },
     ],
     ["it failed", records.failed, { kind: "accept", isNewUse: false, fence: 3 }],
-    ["it is completed", records.completed, { kind: "replay", response, expiresAt: now + 10 }],
+    [
+      "it is completed",
+      records.completed,
+      { kind: "replay", response, expiresAt: now + 10, remainingMs: 10 },
+    ],
     ["it is soft-expired", records.expired, { kind: "accept", isNewUse: true, fence: 3 }],
     ["nobody knows", records.unknown, { kind: "unknown", retryAfterMs: 7 }],
   ])("a request to be accepted, when %s", (_when, record, decision) => {

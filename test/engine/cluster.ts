@@ -4,6 +4,7 @@ import type { Store } from "../../src/core/store.ts";
 import { Engine } from "../../src/engine/engine.ts";
 import type { LatchkeyEvent } from "../../src/engine/events.ts";
 import type { Execution } from "../../src/engine/execution.ts";
+import type { ReplayCacheOptions } from "../../src/engine/replay-cache.ts";
 import type { Runtime } from "../../src/engine/runtime.ts";
 import type { Arrival, Verdict } from "../../src/engine/verdict.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
@@ -28,7 +29,9 @@ export interface Cluster {
   engine(runtime?: Runtime): Engine;
 }
 
-export function cluster(options: { readonly store?: (clock: ManualClock) => Store } = {}): Cluster {
+export function cluster(
+  options: { readonly store?: (clock: ManualClock) => Store; readonly cache?: ReplayCacheOptions } = {},
+): Cluster {
   const clock = manualClock();
   const faults: Fault[] = [];
   const store = faultyStore({
@@ -43,7 +46,7 @@ export function cluster(options: { readonly store?: (clock: ManualClock) => Stor
     events,
     faults,
     engine(runtime = clock) {
-      const engine = new Engine({ store, runtime, leaseMs, storeTimeoutMs });
+      const engine = new Engine({ store, runtime, leaseMs, storeTimeoutMs, cache: options.cache });
       engine.events.subscribe((event) => events.push(event));
       return engine;
     },

@@ -134,6 +134,7 @@ const withoutPush = (clock: { now(): number }) => {
     claimResumable: store.claimResumable.bind(store),
     claimUnknown: store.claimUnknown.bind(store),
     resolve: store.resolve.bind(store),
+    bust: store.bust.bind(store),
     audit: store.audit.bind(store),
     close: store.close.bind(store),
   };

@@ -109,6 +109,7 @@ describe("a session behind a network that fails", () => {
       },
       owns: true,
       heard: () => {},
+      opened: () => {},
       ended: () => {
         seen.ended += 1;
       },
@@ -190,6 +191,7 @@ describe("a session over a connection that misbehaves", () => {
       connect: async () => fakeConnection(() => pid),
       owns: true,
       heard: () => {},
+      opened: () => {},
       ended: () => {
         ended += 1;
       },
@@ -217,6 +219,7 @@ describe("a session over a connection that misbehaves", () => {
       },
       owns: false,
       heard: () => {},
+      opened: () => {},
       ended: () => {},
       timing,
     });
@@ -235,6 +238,7 @@ describe("a session over a connection that misbehaves", () => {
       connect: () => new Promise((resolve) => setTimeout(() => resolve(late), 100)),
       owns: false,
       heard: () => {},
+      opened: () => {},
       ended: () => {},
       timing,
     });

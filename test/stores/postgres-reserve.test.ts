@@ -8,6 +8,7 @@ import type { OnCrash, RecordState } from "../../src/core/record.ts";
 import type { ReserveMode, Store } from "../../src/core/store.ts";
 import { accepted, crashed, reserved } from "../../src/core/transition.ts";
 import { auditTrail } from "../../src/stores/postgres/statements/audit.ts";
+import { bust } from "../../src/stores/postgres/statements/busting.ts";
 import { advance, phase } from "../../src/stores/postgres/statements/phases.ts";
 import { reapDeleting, reapMarking } from "../../src/stores/postgres/statements/reaping.ts";
 import * as statements from "../../src/stores/postgres/statements/records.ts";
@@ -108,6 +109,7 @@ describe("what a request costs", () => {
         upkeep.resolve,
         [...id, 1, "me", "why", "completed", 1, null, false, null, ...response, "name"],
       ],
+      bust: [bust, [...id, 1, "me", "why", "payload"]],
       claimResumable: [upkeep.claimResumable, [10, 1, 1, 20, 3, "me", "why"]],
       claimUnknown: [upkeep.claimUnknown, [10, 1, 1, 20]],
       audit: [auditTrail({ before: false, scope: true, key: true }), [10, ...id]],
@@ -225,6 +227,7 @@ describe("every record that there can be", () => {
           expect(answer).toEqual({ kind: "unknown", retryAfterMs: 30_000, discovered: true });
           expectSoonAfter(after.record, crashed(decision.record, now, { isRequestKept: false }));
           return;
+        case "replay":
         case "inFlight":
         case "unknown":
           expectSoonAfter(

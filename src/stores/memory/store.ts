@@ -1,8 +1,10 @@
 import { type AuditEntry, type AuditQuery, auditActors, auditReasons } from "../../core/audit.ts";
+import { decideBust } from "../../core/bust.ts";
 import { answerOf, decide, isAnswer } from "../../core/decide.ts";
 import {
   type FailedRetryableRecord,
   type IdempotencyRecord,
+  isSettled,
   type RecordId,
   recordIdText,
   type UnknownRecord,
@@ -10,6 +12,10 @@ import {
 import type { StoredResponse } from "../../core/response.ts";
 import type {
   Advance,
+  Bust,
+  BustAnswer,
+  BustListener,
+  BustNames,
   Capabilities,
   ClaimOptions,
   Expiry,
@@ -43,6 +49,7 @@ import {
   settledStates,
   unclaimed,
 } from "../../core/transition.ts";
+import { BustListeners } from "../bust-listeners.ts";
 import { Watchers } from "../watchers.ts";
 
 export interface MemoryStoreOptions {
@@ -71,10 +78,13 @@ class MemoryStore implements Store {
   readonly #audit: AuditEntry[] = [];
   #audited = 0;
   readonly #watchers = new Watchers();
+  readonly #bustListeners = new BustListeners();
   readonly #clock: () => number;
 
   constructor(clock: () => number) {
     this.#clock = clock;
+    // Nothing comes between this store and those who listen to it.
+    this.#bustListeners.listening();
   }
 
   async reserve(request: ReserveRequest): Promise<Reservation> {
@@ -231,6 +241,21 @@ class MemoryStore implements Store {
     return { kind: "resolved", expiresAt: next.expiresAt };
   }
 
+  async bust(id: RecordId, { by, reason, attempt }: Bust): Promise<BustAnswer> {
+    const record = this.#get(id);
+    const answer = decideBust(record, attempt);
+    if (answer.kind === "busted" && record !== undefined) {
+      this.#move(record, expired(record), { by, reason });
+      this.#bustListeners.busted(recordIdText(id));
+    }
+    return answer;
+  }
+
+  onBusted(listener: BustListener): BustNames {
+    this.#bustListeners.add(listener);
+    return recordIdText;
+  }
+
   async audit(query: AuditQuery): Promise<readonly AuditEntry[]> {
     const { scope, key, limit, before } = query;
     return this.#audit
@@ -247,19 +272,13 @@ class MemoryStore implements Store {
     let marked = 0;
     for (const { record } of this.#entries.values()) {
       if (deleted + marked >= options.limit) break;
-      const settled =
-        record.state === "completed" ||
-        (record.state === "failed_retryable" &&
-          record.resumeAfter === undefined &&
-          record.progress.length === 0);
-      if (options.expiry === "soft") {
-        if (!settled || record.expiresAt > now) continue;
-        this.#put(expired(record), {});
-        marked += 1;
-      } else {
-        if (!(settled || record.state === "expired") || record.expiresAt > now) continue;
+      if (!isSettled(record) || record.expiresAt > now) continue;
+      if (options.expiry === "delete") {
         this.#entries.delete(recordIdText(record));
         deleted += 1;
+      } else if (record.state !== "expired") {
+        this.#put(expired(record), {});
+        marked += 1;
       }
     }
     return { deleted, expired: marked };

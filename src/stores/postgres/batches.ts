@@ -83,7 +83,8 @@ function answerOf({ fingerprint }: ReserveRequest, row: FoundRow, now: number): 
   if (lease !== null) return { kind: "inFlight", retryAfterMs: lease - now };
   if (status === null || head === null || expires === null) return undefined;
   try {
-    return { kind: "replay", response: decodeResponse({ status, head, body }), expiresAt: expires };
+    const response = decodeResponse({ status, head, body });
+    return { kind: "replay", response, expiresAt: expires, remainingMs: expires - now };
   } catch {
     // One that cannot be read must not fail the others: asked alone, it fails on its own.
     return undefined;

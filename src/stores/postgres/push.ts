@@ -1,20 +1,19 @@
 import { ConfigError } from "../../core/errors.ts";
 import type { Connection, PushSource } from "./database.ts";
 import { Listener } from "./listener.ts";
-import { Sessions } from "./session.ts";
+import { type SessionHooks, Sessions } from "./session.ts";
 
 /** What wakes those who wait. */
 export interface Push {
   /** Resolves when notifications are heard. */
   ready(): Promise<unknown>;
+  /** Notifications are heard from now on, whether or not anybody waits. Missing where the driver hides interruptions. */
+  keepOpen?(): void;
   close(): Promise<void>;
 }
 
 /** For `lock: "advisory"`: the session that owns what this process executes. It hears notifications as well. */
-export function owningSession(
-  source: PushSource,
-  hooks: { heard(name: string): void; ended(): void },
-): Sessions {
+export function owningSession(source: PushSource, hooks: SessionHooks): Sessions {
   if (source.kind !== "connection") {
     throw new ConfigError(
       'lock is "advisory", and the package postgres does not tell when a connection of its own has ended: ' +
@@ -25,13 +24,13 @@ export function owningSession(
 }
 
 /** For `listen: true`. */
-export function listenerOf(source: PushSource, hooks: { heard(name: string): void }): Push {
+export function listenerOf(source: PushSource, hooks: SessionHooks): Push {
   switch (source.kind) {
     case "listener":
-      return new Listener({ ...hooks, listen: source.listen });
+      return new Listener({ heard: hooks.heard, listen: source.listen });
     case "connection": {
       const connect = ownConnection(source, "listen: true");
-      return new Sessions({ ...hooks, connect, owns: false, ended: () => {} });
+      return new Sessions({ ...hooks, connect, owns: false });
     }
     default:
       return source satisfies never;

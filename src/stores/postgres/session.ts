@@ -11,12 +11,17 @@ export interface Session {
   readonly isAlive: boolean;
 }
 
-export interface SessionsOptions {
+export interface SessionHooks {
+  heard(payload: string): void;
+  /** Called when a session begins to hear, before anybody is handed it. */
+  opened(): void;
+  /** Called when a session that was opened has ended, whatever ended it. */
+  ended(): void;
+}
+
+export interface SessionsOptions extends SessionHooks {
   connect(): Promise<Connection>;
   readonly owns: boolean;
-  heard(payload: string): void;
-  /** Called when a session has ended, whatever ended it. */
-  ended(): void;
   readonly timing?: SessionTiming;
 }
 
@@ -59,6 +64,11 @@ export class Sessions {
     return this.#current;
   }
 
+  /** Opens it without anybody having to ask, however long that takes. After a loss it is opened again anyway. */
+  keepOpen(): void {
+    this.ready().catch(() => this.#reopen());
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
     const session = await this.#current?.catch(() => undefined);
@@ -85,6 +95,7 @@ export class Sessions {
       // It may have ended between its last answer and this line.
       if (!session.isAlive) throw new StoreError("the session ended while it was opened");
       session.isOpen = true;
+      this.#options.opened();
       this.#pingLater(session);
       return session;
     } catch (error) {

@@ -5,6 +5,10 @@ import type { RecordId, UnknownRecord } from "../../core/record.ts";
 import type { StoredResponse } from "../../core/response.ts";
 import type {
   Advance,
+  Bust,
+  BustAnswer,
+  BustListener,
+  BustNames,
   Capabilities,
   ClaimOptions,
   Expiry,
@@ -25,7 +29,9 @@ import type {
   TransactAnswer,
   Unwatch,
 } from "../../core/store.ts";
+import { BustListeners } from "../bust-listeners.ts";
 import { Watchers } from "../watchers.ts";
+import { bust, bustedName } from "./busting.ts";
 import { type Calls, gatheredCalls, plainCalls } from "./calls.ts";
 import { type Database, databaseOf, type PostgresClient, type TransactionOf } from "./database.ts";
 import { PostgresOutbox } from "./outbox.ts";
@@ -34,7 +40,7 @@ import { listenerOf, owningSession, type Push } from "./push.ts";
 import { Queries } from "./queries.ts";
 import { BatchReaper, type Reaper } from "./reaping.ts";
 import { type ReadRow, recordOf } from "./rows.ts";
-import type { Sessions } from "./session.ts";
+import type { SessionHooks, Sessions } from "./session.ts";
 import { reserveInPartitions } from "./statements/partitions.ts";
 import * as statements from "./statements/records.ts";
 import { channel, recordName } from "./statements/sql.ts";
@@ -93,11 +99,13 @@ export class PostgresStore<Tx> implements Store<Tx> {
   readonly capabilities: Capabilities;
   readonly outbox: Outbox;
   readonly watch?: (id: RecordId, wake: () => void) => Promise<Unwatch>;
+  readonly onBusted?: (listener: BustListener) => BustNames;
   readonly #database: Database<Tx>;
   readonly #queries: Queries;
   readonly #calls: Calls;
   readonly #reaper: Reaper;
   readonly #watchers = new Watchers();
+  readonly #bustListeners = new BustListeners();
   readonly #lost = new Set<() => void>();
   /** Present with `lock: "advisory"`: every reservation is made in its name. */
   readonly #owner: Sessions | undefined;
@@ -113,12 +121,21 @@ export class PostgresStore<Tx> implements Store<Tx> {
       ? gatheredCalls(this.#queries, reserveStatement, { aloneMax })
       : plainCalls(this.#queries, reserveStatement);
     this.#reaper = partitioned ? new PartitionReaper(database) : new BatchReaper(this.#queries);
-    const heard = (name: string) => this.#watchers.wake(watcherId(name));
-    if (lock === "advisory") {
-      this.#owner = owningSession(database.push, { heard, ended: () => this.#loseOwnership() });
-    }
-    const push = this.#owner ?? (listen ? listenerOf(database.push, { heard }) : undefined);
+    const hooks: SessionHooks = {
+      heard: (payload) => this.#hear(payload),
+      opened: () => this.#bustListeners.listening(),
+      ended: () => this.#loseSession(),
+    };
+    if (lock === "advisory") this.#owner = owningSession(database.push, hooks);
+    const push = this.#owner ?? (listen ? listenerOf(database.push, hooks) : undefined);
     this.#push = push;
+    if (push?.keepOpen !== undefined) {
+      this.onBusted = (listener) => {
+        this.#bustListeners.add(listener);
+        push.keepOpen?.();
+        return recordName;
+      };
+    }
     if (push !== undefined) this.watch = (id, wake) => this.#watch(push, id, wake);
     this.outbox = new PostgresOutbox(this.#queries, push && { push, watchers: this.#watchers });
     this.capabilities = {
@@ -181,6 +198,10 @@ export class PostgresStore<Tx> implements Store<Tx> {
     return resolve(this.#queries, id, fence, resolution, by);
   }
 
+  bust(id: RecordId, said: Bust): Promise<BustAnswer> {
+    return bust(this.#queries, id, said);
+  }
+
   audit(query: AuditQuery): Promise<readonly AuditEntry[]> {
     return audit(this.#queries, query);
   }
@@ -220,7 +241,16 @@ export class PostgresStore<Tx> implements Store<Tx> {
     await this.settle(lease, settlement).catch(() => {});
   }
 
-  #loseOwnership(): void {
+  #hear(payload: string): void {
+    const busted = bustedName(payload);
+    if (busted === undefined) this.#watchers.wake(watcherId(payload));
+    else this.#bustListeners.busted(busted);
+  }
+
+  /** Nobody owns anything without an owning session, and nobody hears without any. */
+  #loseSession(): void {
+    this.#bustListeners.interrupted();
+    if (this.#owner === undefined) return;
     for (const lost of this.#lost) lost();
   }
 }

@@ -1,7 +1,10 @@
 import { auditReasons } from "../../core/audit.ts";
+import { decideBust } from "../../core/bust.ts";
 import { answerOf, type Decision, decide, isAnswer } from "../../core/decide.ts";
 import type { IdempotencyRecord, RecordId } from "../../core/record.ts";
 import type {
+  Bust,
+  BustAnswer,
   Lease,
   PhaseCommit,
   Reservation,
@@ -15,6 +18,7 @@ import {
   accepted,
   crashed,
   crashReason,
+  expired,
   reserved,
   resolved,
   settled,
@@ -134,6 +138,19 @@ export function resolve(
   const reason = resolution.kind === "complete" ? auditReasons.foundOut : resolution.reason;
   records.move(entry, next, { by, reason, at: now });
   return { kind: "resolved", expiresAt: moment(next.expiresAt) };
+}
+
+export function bust(
+  records: Records,
+  { id, by, reason, attempt }: Bust & { readonly id: RecordId },
+  now: number,
+): BustAnswer {
+  const entry = records.get(id);
+  const answer = decideBust(entry?.record, attempt);
+  if (answer.kind === "busted" && entry !== undefined) {
+    records.move(entry, expired(entry.record), { by, reason, at: now });
+  }
+  return answer;
 }
 
 /** A request that failed, or whose owner is gone, is tried again. */

@@ -164,6 +164,7 @@ export const markExpired = `
          response_head = NULL,
          response_body = NULL,
          progress = NULL,
+         claims = 0,
          request_head = NULL
    WHERE rowid IN (
            SELECT rowid

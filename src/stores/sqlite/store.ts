@@ -6,6 +6,8 @@ import type { RecordId, UnknownRecord } from "../../core/record.ts";
 import type { StoredResponse } from "../../core/response.ts";
 import type {
   Advance,
+  Bust,
+  BustAnswer,
   Capabilities,
   ClaimOptions,
   Expiry,
@@ -209,6 +211,10 @@ class SqliteStore implements Store<SqliteDatabase> {
     return this.#write(({ records }) =>
       lifecycle.resolve(records, { id, fence, resolution, by }, this.#clock()),
     );
+  }
+
+  async bust(id: RecordId, bust: Bust): Promise<BustAnswer> {
+    return this.#write(({ records }) => lifecycle.bust(records, { id, ...bust }, this.#clock()));
   }
 
   async audit(query: AuditQuery): Promise<readonly AuditEntry[]> {

@@ -2,10 +2,12 @@ import assert from "node:assert/strict";
 import type { ContractCase } from "./harness.ts";
 import {
   again,
+  claimAll,
   complete,
   created,
   everySettlement,
   fresh,
+  kept,
   lease,
   longMs,
   release,
@@ -141,6 +143,23 @@ export const upkeepCases: readonly ContractCase[] = [
       assert.ok(
         reservation.kind === "execute" && reservation.after === "expired" && reservation.lease.fence === 2,
       );
+    },
+  },
+  {
+    name: "soft expiry keeps what workers were handed and gave up as well",
+    async run({ store, passTime }) {
+      const request = fresh({ request: kept, onCrash: "retry" });
+      const held = await lease(store, request);
+      await store.settle(held, { ...release, resumeAfterMs: 0, retentionMs: shortMs });
+      const atOnce = { ...claimAll, attemptsMax: 2, backoff: { baseMs: 0, capMs: 0 } };
+      for (const _ of rounds()) {
+        await store.claimResumable(atOnce);
+        const { record } = await store.read(request);
+        if (record?.state === "failed_retryable" && record.resumeAfter === undefined) break;
+      }
+      await passTime(shortMs + 10);
+      await store.reap({ limit: 1000, expiry: "soft" });
+      assert.equal(await stateOf(store, request), "expired");
     },
   },
   {

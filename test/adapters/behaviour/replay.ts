@@ -70,6 +70,25 @@ export const replayCases: readonly Case[] = [
     },
   },
   {
+    name: "from the memory of the process it is the same, as often as it is asked for, until its key is busted",
+    async run(trial) {
+      const site = await trial.start({
+        latchkey: { cache: {} },
+        handler: () => bytes(Uint8Array.from([site.executions, ...allBytes])),
+      });
+      const first = await site.send();
+      for (let times = 0; times < 3; times += 1) expectReplay(first, await site.send());
+      expect(site.store.calls.reserve).toBe(1);
+      const event = site.events.find(({ type }) => type === "reserved");
+      if (event?.type !== "reserved") expect.fail("no event tells of the request");
+      const { scope, key } = event;
+      expect(await site.latchkey.bust({ of: { scope, key }, by: "ada" })).toEqual({ kind: "busted" });
+      const second = await site.send();
+      expect(second.body).toEqual(Buffer.from([2, ...allBytes]));
+      expectReplay(second, await site.send());
+    },
+  },
+  {
     name: "a 204 comes back as a 204, and its handler runs once",
     async run(trial) {
       const site = await trial.start({ handler: () => empty(204) });

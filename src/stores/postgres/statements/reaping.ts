@@ -1,9 +1,24 @@
 import { milliseconds } from "./sql.ts";
 
-/** Settled records past their retention. What waits to be finished, or is half done, does not expire. */
-const isExpired = `
+/** As core's `isSettled` says it, of what is not expired yet. What waits to be finished, or is half done, is not. */
+export const isSettled = `
   state IN ('completed', 'failed_retryable') AND resume_after IS NULL
-  AND (state = 'completed' OR progress IS NULL) AND expires_at <= now()`;
+  AND (state = 'completed' OR progress IS NULL)`;
+
+const isExpired = `${isSettled} AND expires_at <= now()`;
+
+/** As core's `expired` says it: what is kept for audit, and for its fence. */
+export const expire = `
+    state = 'expired',
+    owner = NULL,
+    reason = NULL,
+    progress = NULL,
+    request_head = NULL,
+    request_body = NULL,
+    completed_at = NULL,
+    response_status = NULL,
+    response_head = NULL,
+    response_body = NULL`;
 
 /**
  * Where the last batch ended. Without it every batch would first walk through the index entries of all that were
@@ -46,17 +61,7 @@ WITH due AS (
   FOR UPDATE SKIP LOCKED
 ),
 reaped AS (
-  UPDATE latchkey_records AS r SET
-    state = 'expired',
-    owner = NULL,
-    reason = NULL,
-    progress = NULL,
-    request_head = NULL,
-    request_body = NULL,
-    completed_at = NULL,
-    response_status = NULL,
-    response_head = NULL,
-    response_body = NULL
+  UPDATE latchkey_records AS r SET ${expire}
   FROM due
   WHERE r.scope = due.scope AND r.key = due.key
   RETURNING 1

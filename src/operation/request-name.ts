@@ -1,0 +1,24 @@
+import { ConfigError } from "../core/errors.ts";
+import type { RecordId } from "../core/record.ts";
+import { isTenant, scopeOf } from "../core/scope.ts";
+import { reasonCharactersMax, storableText } from "../core/text.ts";
+
+/** A request, by its scope and key, or by its tenant and key where keys belong to tenants. */
+export type RequestName = RecordId | { readonly tenant: string; readonly key: string };
+
+/** Which request somebody speaks of, and who, as it can be stored. `verb` is what they called. */
+export function saidBy(
+  verb: string,
+  { of, by }: { readonly of: RequestName; readonly by: string },
+): { readonly id: RecordId; readonly by: string } {
+  if (typeof by !== "string" || by === "") {
+    throw new ConfigError(`latchkey.${verb} needs to know who says so: by`);
+  }
+  return { id: recordIdOf(verb, of), by: storableText(by, reasonCharactersMax) };
+}
+
+function recordIdOf(verb: string, of: RequestName): RecordId {
+  if ("scope" in of) return of;
+  if (!isTenant(of.tenant)) throw new ConfigError(`latchkey.${verb} needs a scope or a tenant`);
+  return { scope: scopeOf({ tenant: of.tenant, policy: "tenant", method: "", path: "" }), key: of.key };
+}
