@@ -4,7 +4,8 @@ import { StoreError } from "../../src/core/errors.ts";
 import { noProgress } from "../../src/core/phase.ts";
 import type { Lease, ReserveRequest, Store } from "../../src/core/store.ts";
 import { databaseOf } from "../../src/stores/postgres/database.ts";
-import { PostgresStore, postgresStore } from "../../src/stores/postgres/store.ts";
+import { PostgresStore } from "../../src/stores/postgres/postgres-store.ts";
+import { postgresStore } from "../../src/stores/postgres/store.ts";
 import {
   again,
   complete,

@@ -360,6 +360,7 @@ describe("the contract", () => {
     except: {
       "soft expiry keeps the record without its response, and the key can be used again": soft,
       "a soft-expired record is deleted when the policy changes to delete": soft,
+      "soft expiry keeps what workers were handed and gave up as well": soft,
       "what a worker has to finish does not expire, and is not reaped (soft)": soft,
     },
     async open() {

@@ -3,12 +3,8 @@ import pg from "pg";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, it } from "vitest";
 import { databaseOf, type PostgresClient } from "../../src/stores/postgres/database.ts";
-import {
-  migrate,
-  PostgresStore,
-  type PostgresStoreOptions,
-  postgresStore,
-} from "../../src/stores/postgres/store.ts";
+import { PostgresStore } from "../../src/stores/postgres/postgres-store.ts";
+import { migrate, type PostgresStoreOptions, postgresStore } from "../../src/stores/postgres/store.ts";
 import { runStoreContract } from "../../src/testing/index.ts";
 import { freshDatabase } from "../support/database.ts";
 import { businessTable } from "./postgres-support.ts";

@@ -1,0 +1,255 @@
+import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
+import { ConfigError, StoreError } from "../../core/errors.ts";
+import type { Outbox } from "../../core/outbox.ts";
+import type { RecordId, UnknownRecord } from "../../core/record.ts";
+import type { StoredResponse } from "../../core/response.ts";
+import type {
+  Advance,
+  Bust,
+  BustAnswer,
+  BustListener,
+  BustNames,
+  Capabilities,
+  ClaimOptions,
+  Expiry,
+  Lease,
+  PhaseCommit,
+  Reading,
+  ReapCounts,
+  RenewAnswer,
+  Reservation,
+  ReserveRequest,
+  Resolution,
+  ResolveAnswer,
+  ResumableClaim,
+  SettleAnswer,
+  Settlement,
+  Store,
+  SweepCounts,
+  TransactAnswer,
+  Unwatch,
+} from "../../core/store.ts";
+import { BustListeners } from "../bust-listeners.ts";
+import { Watchers } from "../watchers.ts";
+import { bust, bustedName } from "./busting.ts";
+import { type Calls, gatheredCalls, plainCalls } from "./calls.ts";
+import type { Database } from "./database.ts";
+import { PostgresOutbox } from "./outbox.ts";
+import { PartitionReaper } from "./partitions.ts";
+import { listenerOf, owningSession, type Push } from "./push.ts";
+import { Queries } from "./queries.ts";
+import { BatchReaper, type Reaper } from "./reaping.ts";
+import { type ReadRow, recordOf } from "./rows.ts";
+import type { SessionHooks, Sessions } from "./session.ts";
+import { reserveInPartitions } from "./statements/partitions.ts";
+import * as statements from "./statements/records.ts";
+import { channel, recordName } from "./statements/sql.ts";
+import { transact } from "./transact.ts";
+import { audit, claimResumable, claimUnknown, resolve, sweep } from "./upkeep.ts";
+
+export interface PostgresStoreOptions {
+  /**
+   * How others learn that a process has died: when its leases run out (`lease`), or at once, because one long-lived
+   * connection of each process holds an advisory lock that names it (`advisory`; needs a `pg` pool and a direct
+   * connection, not a transaction pool).
+   */
+  readonly lock?: "lease" | "advisory";
+  /**
+   * Wakes waiting duplicates and relays by LISTEN/NOTIFY, on one long-lived connection; with `advisory` they are woken
+   * anyway. Close the store before the pool: the pool waits for that connection.
+   */
+  readonly listen?: boolean;
+  /**
+   * For tables that were made by `migrate(pool, { partitioned: … })`: expired records are dropped a whole partition at
+   * a time. They cannot be kept, so `expiry: "soft"` is refused.
+   */
+  readonly partitioned?: boolean;
+  /**
+   * Sends what is concurrent in this process as one statement, which is several times as fast under load. True unless
+   * you say otherwise; false sends one statement for each call, and needs none of the functions in the database.
+   */
+  readonly groupCommit?: boolean;
+}
+
+export class PostgresStore<Tx> implements Store<Tx> {
+  readonly name = "postgres";
+  readonly capabilities: Capabilities;
+  readonly outbox: Outbox;
+  readonly watch?: (id: RecordId, wake: () => void) => Promise<Unwatch>;
+  readonly onBusted?: (listener: BustListener) => BustNames;
+  readonly #database: Database<Tx>;
+  readonly #queries: Queries;
+  readonly #calls: Calls;
+  readonly #reaper: Reaper;
+  readonly #watchers = new Watchers();
+  readonly #bustListeners = new BustListeners();
+  readonly #lost = new Set<() => void>();
+  /** Present with `lock: "advisory"`: every reservation is made in its name. */
+  readonly #owner: Sessions | undefined;
+  readonly #push: Push | undefined;
+
+  /** `aloneMax` is for tests, to which a batch of one has to look like any other. */
+  constructor(database: Database<Tx>, options: PostgresStoreOptions, { aloneMax } = { aloneMax: 1 }) {
+    const { lock, listen, partitioned, groupCommit } = checked(options);
+    this.#database = database;
+    this.#queries = new Queries(database);
+    const reserveStatement = partitioned ? reserveInPartitions : statements.reserve;
+    this.#calls = groupCommit
+      ? gatheredCalls(this.#queries, reserveStatement, { aloneMax })
+      : plainCalls(this.#queries, reserveStatement);
+    this.#reaper = partitioned ? new PartitionReaper(database) : new BatchReaper(this.#queries);
+    const hooks: SessionHooks = {
+      heard: (payload) => this.#hear(payload),
+      opened: () => this.#bustListeners.listening(),
+      ended: () => this.#loseSession(),
+    };
+    if (lock === "advisory") this.#owner = owningSession(database.push, hooks);
+    const push = this.#owner ?? (listen ? listenerOf(database.push, hooks) : undefined);
+    this.#push = push;
+    if (push?.keepOpen !== undefined) {
+      this.onBusted = (listener) => {
+        this.#bustListeners.add(listener);
+        push.keepOpen?.();
+        return recordName;
+      };
+    }
+    if (push !== undefined) this.watch = (id, wake) => this.#watch(push, id, wake);
+    this.outbox = new PostgresOutbox(this.#queries, push && { push, watchers: this.#watchers });
+    this.capabilities = {
+      transactions: true,
+      push: push !== undefined,
+      storeClock: true,
+      durability: "server",
+      responseBytesMax,
+    };
+  }
+
+  async reserve(request: ReserveRequest): Promise<Reservation> {
+    const session = await this.#owner?.ready();
+    const reservation = await this.#calls.reserve(request, session?.number ?? null);
+    if (reservation.kind === "execute" && session?.isAlive === false) {
+      await this.#giveBack(reservation.lease, request);
+      throw new StoreError("the session that was to own this execution has ended: nothing was executed");
+    }
+    return reservation;
+  }
+
+  settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
+    return this.#calls.settle(lease, settlement);
+  }
+
+  renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]> {
+    return this.#calls.renew(leases, leaseMs);
+  }
+
+  advance(lease: Lease, step: Advance): Promise<RenewAnswer> {
+    return this.#calls.advance(lease, step);
+  }
+
+  transact<T>(
+    lease: Lease,
+    work: (tx: Tx) => T | Promise<T>,
+    commit: (result: T) => PhaseCommit,
+  ): Promise<TransactAnswer<T>> {
+    return transact(this.#database, lease, work, commit);
+  }
+
+  async read(id: RecordId): Promise<Reading> {
+    const row = await this.#queries.one<ReadRow>(statements.read, [id.scope, id.key]);
+    return { record: recordOf(id, row), now: row.now };
+  }
+
+  sweep(options: { readonly limit: number; readonly unclaimed: StoredResponse }): Promise<SweepCounts> {
+    return sweep(this.#queries, options);
+  }
+
+  claimResumable(options: ClaimOptions): Promise<ResumableClaim> {
+    return claimResumable(this.#queries, options);
+  }
+
+  claimUnknown(options: Omit<ClaimOptions, "attemptsMax">): Promise<readonly UnknownRecord[]> {
+    return claimUnknown(this.#queries, options);
+  }
+
+  resolve(id: RecordId, fence: number, resolution: Resolution, by: string): Promise<ResolveAnswer> {
+    return resolve(this.#queries, id, fence, resolution, by);
+  }
+
+  bust(id: RecordId, said: Bust): Promise<BustAnswer> {
+    return bust(this.#queries, id, said);
+  }
+
+  audit(query: AuditQuery): Promise<readonly AuditEntry[]> {
+    return audit(this.#queries, query);
+  }
+
+  reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
+    return this.#reaper.reap(options);
+  }
+
+  onOwnershipLost(lost: () => void): void {
+    this.#lost.add(lost);
+  }
+
+  async close(): Promise<void> {
+    await this.#push?.close();
+  }
+
+  async #watch(push: Push, id: RecordId, wake: () => void): Promise<Unwatch> {
+    const unwatch = this.#watchers.add(watcherId(recordName(id)), wake);
+    try {
+      // Heard before it is asked for: a notification between the two would be lost.
+      await push.ready();
+      await this.#queries.all(statements.watch, [id.scope, id.key]);
+    } catch (error) {
+      unwatch();
+      throw error;
+    }
+    return unwatch;
+  }
+
+  /** Nothing was executed under this lease: saying so spares the key a reconciliation. */
+  async #giveBack(lease: Lease, { retentionMs, mode, request }: ReserveRequest): Promise<void> {
+    const reason = "the session that was to own this execution ended before it began";
+    const release = { kind: "release", reason, retentionMs } as const;
+    // What a worker took, or what an earlier attempt may have begun, belongs to the next worker.
+    const isForWorker = mode === "claim" || (lease.fence > 1 && request !== undefined);
+    const settlement = isForWorker ? { ...release, resumeAfterMs: 0 } : release;
+    await this.settle(lease, settlement).catch(() => {});
+  }
+
+  #hear(payload: string): void {
+    const busted = bustedName(payload);
+    if (busted === undefined) this.#watchers.wake(watcherId(payload));
+    else this.#bustListeners.busted(busted);
+  }
+
+  /** Nobody owns anything without an owning session, and nobody hears without any. */
+  #loseSession(): void {
+    this.#bustListeners.interrupted();
+    if (this.#owner === undefined) return;
+    for (const lost of this.#lost) lost();
+  }
+}
+
+/**
+ * A body is one parameter of one message, which Postgres takes up to 1 GiB, as hexadecimal text from some drivers; and
+ * both sides hold it in memory more than once. Far below that, and far above any answer of an API.
+ */
+const responseBytesMax = 64 * 1024 * 1024;
+
+/** Those who wait are found by the name that a notification carries. */
+function watcherId(name: string): RecordId {
+  return { scope: channel, key: name };
+}
+
+function checked(options: PostgresStoreOptions): Required<PostgresStoreOptions> {
+  const { lock = "lease", listen = false, partitioned = false, groupCommit = true } = options;
+  if (lock !== "lease" && lock !== "advisory") {
+    throw new ConfigError(`lock is "${lock}" and must be "lease" or "advisory"`);
+  }
+  for (const [name, value] of Object.entries({ listen, partitioned, groupCommit })) {
+    if (typeof value !== "boolean") throw new ConfigError(`${name} is "${value}" and must be true or false`);
+  }
+  return { lock, listen, partitioned, groupCommit };
+}
