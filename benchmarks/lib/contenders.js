@@ -1,0 +1,142 @@
+// Who is measured on Postgres. An operation is a reservation and a completion with a response of 300 bytes; a replay is
+// the answer to a request that has been completed before.
+import { randomUUID } from "node:crypto";
+import { createLatchkey } from "latchkey";
+import { migrate, postgresStore } from "latchkey/postgres";
+import pg from "pg";
+import { charge, chargeBytes, order } from "./payload.js";
+import { query } from "./postgres.js";
+
+/**
+ * @typedef {object} Contender
+ * @property {(key?: string, handler?: () => Promise<void>) => Promise<unknown>} operation
+ * @property {(key: string) => Promise<unknown>} replay
+ * @property {() => Promise<void>} close
+ */
+
+const connections = 20;
+
+/** Every call its own statement, as before calls were gathered. */
+export const withoutGroupCommit = { groupCommit: false };
+
+/**
+ * Latchkey as everybody uses it: the public engine on the public store.
+ *
+ * @param {string} url
+ * @param {object} [storeOptions]
+ * @returns {Promise<Contender>}
+ */
+export async function latchkeyOn(url, storeOptions = {}) {
+  const pool = new pg.Pool({ connectionString: url, max: connections });
+  await migrate(pool);
+  const latchkey = createLatchkey({ store: postgresStore(pool, storeOptions), tenant: "single" });
+  return {
+    operation: (key = randomUUID(), handler) =>
+      latchkey.run({ tenant: "acme", key, input: order }, async () => {
+        await handler?.();
+        return charge;
+      }),
+    replay: (key) =>
+      latchkey.run({ tenant: "acme", key, input: order }, () => {
+        throw new Error("a replay was executed");
+      }),
+    async close() {
+      await latchkey.close();
+      await pool.end();
+    },
+  };
+}
+
+/** The least that reserves and completes at all, on the least of a table. */
+const plainTable =
+  "CREATE TABLE IF NOT EXISTS plain_records (key text PRIMARY KEY, state text NOT NULL, response bytea)";
+const plainReserve =
+  "INSERT INTO plain_records (key, state) VALUES ($1, 'in_progress') ON CONFLICT DO NOTHING RETURNING key";
+const plainComplete =
+  "UPDATE plain_records SET state = 'completed', response = $2 " +
+  "WHERE key = $1 AND state = 'in_progress' RETURNING key";
+const plainReplay = "SELECT state, response FROM plain_records WHERE key = $1";
+
+/**
+ * The plain pool: two statements, and nothing of Latchkey.
+ *
+ * @param {string} url
+ * @param {{ isPrepared?: boolean }} [options]
+ * @returns {Promise<Contender>}
+ */
+export async function plainPool(url, { isPrepared = false } = {}) {
+  const pool = new pg.Pool({ connectionString: url, max: connections });
+  await pool.query(plainTable);
+  const ask = async (
+    /** @type {string} */ name,
+    /** @type {string} */ text,
+    /** @type {unknown[]} */ values,
+  ) => {
+    const { rowCount } = await pool.query(isPrepared ? { name, text, values } : { text, values });
+    if (rowCount !== 1) throw new Error(`${name} found ${rowCount} rows`);
+  };
+  return {
+    async operation(key = randomUUID(), handler) {
+      await ask("reserve", plainReserve, [key]);
+      await handler?.();
+      await ask("complete", plainComplete, [key, chargeBytes]);
+    },
+    replay: (key) => ask("replay", plainReplay, [key]),
+    close: () => pool.end(),
+  };
+}
+
+/** The same two statements for `pgbench`, with keys as long and as random as a UUID. */
+export const pgbenchScript = `\\set n random(1000000000000000000, 9223372036854775807)
+${plainReserve.replace("$1", ":n::text || '-4a7c-9e2b-1234567'")};
+${plainComplete.replace("$1", ":n::text || '-4a7c-9e2b-1234567'").replace("$2", `decode('${chargeBytes.toString("hex")}', 'hex')`)};
+`;
+
+export const preparePgbench = (/** @type {string} */ url) => query(url, plainTable);
+
+/**
+ * A stand-in for the Postgres store of @node-idempotency, which is not on npm: statement for statement and value for
+ * value what it sends, without what it computes around that. Its table is UNLOGGED unless it is told otherwise: a
+ * crash of the server empties it.
+ *
+ * @param {string} url
+ * @param {{ isLogged: boolean }} options
+ * @returns {Promise<Contender>}
+ */
+export async function nodeIdempotencyStandIn(url, { isLogged }) {
+  const pool = new pg.Pool({ connectionString: url, max: connections });
+  const table = isLogged ? "peer_logged" : "peer_unlogged";
+  await pool.query(
+    `CREATE ${isLogged ? "" : "UNLOGGED"} TABLE ${table} (key varchar(255) PRIMARY KEY,
+       created_at timestamptz NOT NULL DEFAULT now(), data text, expires_at timestamptz NOT NULL);
+     CREATE INDEX ON ${table} (expires_at)`,
+  );
+  const upsert = `INSERT INTO ${table} (key, data, expires_at)
+    VALUES ($1, $2, now() + $3 * interval '1 millisecond')
+    ON CONFLICT (key) DO UPDATE SET data = excluded.data, expires_at = excluded.expires_at`;
+  const reserve = `${upsert} WHERE ${table}.expires_at < now() RETURNING key, expires_at`;
+  const read = `SELECT data FROM ${table} WHERE key = $1 AND expires_at > now()`;
+  const keepMs = 24 * 3_600_000;
+  const fingerPrint = "f".repeat(64); // As long as the BLAKE2s hash that it sends.
+  const begun = JSON.stringify({ status: "IN_PROGRESS", fingerPrint });
+  const complete = JSON.stringify({
+    status: "COMPLETE",
+    fingerPrint,
+    response: { additional: { statusCode: 201 }, body: charge },
+  });
+  const nameOf = (/** @type {string} */ key) => `node-idempotency:POST:/charges:${key}`;
+  return {
+    async operation(key = randomUUID(), handler) {
+      const { rowCount } = await pool.query(reserve, [nameOf(key), begun, keepMs]);
+      if (rowCount !== 1) throw new Error("the key was there before");
+      await handler?.();
+      await pool.query(upsert, [nameOf(key), complete, keepMs]);
+    },
+    async replay(key) {
+      await pool.query(reserve, [nameOf(key), begun, keepMs]);
+      const { rows } = await pool.query(read, [nameOf(key)]);
+      JSON.parse(rows[0].data);
+    },
+    close: () => pool.end(),
+  };
+}
