@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { answerWhenStarted, ms, ratioBar, times, whole } from "./lib/answer.js";
 import { latchkeyOn, nodeIdempotencyStandIn, plainPool, withoutGroupCommit } from "./lib/contenders.js";
-import { closedLoop } from "./lib/load.js";
+import { closedLoop, forEachOf } from "./lib/load.js";
 import { withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
 import { interleave, medianOf, turns } from "./lib/rounds.js";
@@ -33,7 +33,7 @@ async function measure(url) {
     for (const [name, { operation }] of Object.entries(contenders)) {
       // Both Latchkeys have one table, which is filled once.
       if (name.startsWith(`${ours},`)) continue;
-      await inParallel(keys, operation);
+      await forEachOf(keys, (key) => operation(key));
     }
     const plan = callerCounts.flatMap((callers) =>
       Object.entries(contenders).map(([contender, { replay }]) => ({ contender, callers, replay })),
@@ -51,18 +51,6 @@ async function measure(url) {
   } finally {
     for (const { close } of Object.values(contenders)) await close();
   }
-}
-
-/**
- * @param {readonly string[]} keys
- * @param {(key: string) => Promise<unknown>} operation
- */
-async function inParallel(keys, operation) {
-  const left = keys.values();
-  const work = async () => {
-    for (const key of left) await operation(key);
-  };
-  await Promise.all(Array.from({ length: 256 }, work));
 }
 
 /**

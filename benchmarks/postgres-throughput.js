@@ -168,16 +168,25 @@ function report(plan, samples) {
         title: "Fresh operations per second on Postgres",
         svg: barPlot({
           title: "Fresh operations on Postgres, durable unless marked",
-          unit: "operations per second",
+          unit: "operations per second (and of the pool's)",
           bars: [
             ...plan
               .filter(({ callers, contender }) => callers >= 64 && contender !== pgbenchName)
               .map(({ contender, callers }) => ({
                 label: `${plotNames[contender]}, ${callers} callers`,
                 value: rate(contender, callers),
+                note: times(rate(contender, callers) / rate(pool, callers)),
                 isOurs: contender === ours,
               })),
-            ...(hasPgbench ? [{ label: "pgbench, its best", value: pgbenchBest }] : []),
+            ...(hasPgbench
+              ? [
+                  {
+                    label: "pgbench, its best",
+                    value: pgbenchBest,
+                    note: times(pgbenchBest / rate(pool, 64)),
+                  },
+                ]
+              : []),
           ],
         }),
       },

@@ -16,6 +16,13 @@ import { query } from "./postgres.js";
 
 const connections = 20;
 
+/** @param {string} url */
+function poolOn(url) {
+  const pool = new pg.Pool({ connectionString: url, max: connections });
+  pool.on("error", () => {}); // An idle connection that breaks matters to nobody but the next statement, which says so.
+  return pool;
+}
+
 /** Every call its own statement, as before calls were gathered. */
 export const withoutGroupCommit = { groupCommit: false };
 
@@ -24,22 +31,24 @@ export const withoutGroupCommit = { groupCommit: false };
  *
  * @param {string} url
  * @param {object} [storeOptions]
- * @returns {Promise<Contender>}
+ * @returns {Promise<Contender & { wait(key: string): Promise<unknown> }>} `wait` is a duplicate that waits for the answer
  */
 export async function latchkeyOn(url, storeOptions = {}) {
-  const pool = new pg.Pool({ connectionString: url, max: connections });
+  const pool = poolOn(url);
   await migrate(pool);
   const latchkey = createLatchkey({ store: postgresStore(pool, storeOptions), tenant: "single" });
+  const mustNotRun = () => {
+    throw new Error("a duplicate was executed");
+  };
   return {
     operation: (key = randomUUID(), handler) =>
       latchkey.run({ tenant: "acme", key, input: order }, async () => {
         await handler?.();
         return charge;
       }),
-    replay: (key) =>
-      latchkey.run({ tenant: "acme", key, input: order }, () => {
-        throw new Error("a replay was executed");
-      }),
+    replay: (key) => latchkey.run({ tenant: "acme", key, input: order }, mustNotRun),
+    wait: (key) =>
+      latchkey.run({ tenant: "acme", key, input: order, policy: { onInFlight: "wait" } }, mustNotRun),
     async close() {
       await latchkey.close();
       await pool.end();
@@ -65,7 +74,7 @@ const plainReplay = "SELECT state, response FROM plain_records WHERE key = $1";
  * @returns {Promise<Contender>}
  */
 export async function plainPool(url, { isPrepared = false } = {}) {
-  const pool = new pg.Pool({ connectionString: url, max: connections });
+  const pool = poolOn(url);
   await pool.query(plainTable);
   const ask = async (
     /** @type {string} */ name,
@@ -104,7 +113,7 @@ export const preparePgbench = (/** @type {string} */ url) => query(url, plainTab
  * @returns {Promise<Contender>}
  */
 export async function nodeIdempotencyStandIn(url, { isLogged }) {
-  const pool = new pg.Pool({ connectionString: url, max: connections });
+  const pool = poolOn(url);
   const table = isLogged ? "peer_logged" : "peer_unlogged";
   await pool.query(
     `CREATE ${isLogged ? "" : "UNLOGGED"} TABLE ${table} (key varchar(255) PRIMARY KEY,

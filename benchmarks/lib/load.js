@@ -41,7 +41,6 @@ export async function closedLoop({ callers, operation, seconds = secondsOfTurn, 
     cpu ??= process.cpuUsage(cpuBefore);
   };
   await Promise.all(Array.from({ length: callers }, call));
-  if (latencies.length === 0) throw new Error(`no operation ended within ${seconds} s`);
   return {
     rate: latencies.length / seconds,
     p50: percentile(latencies, 0.5),
@@ -106,4 +105,20 @@ async function timed(due, handlerMs, operation) {
     return Number.POSITIVE_INFINITY;
   }
   return performance.now() - due - inHandler;
+}
+
+/**
+ * Does something once with each item, so many at a time.
+ *
+ * @template Item
+ * @param {Iterable<Item>} items
+ * @param {(item: Item) => Promise<unknown>} work
+ * @param {number} [callers]
+ */
+export async function forEachOf(items, work, callers = 256) {
+  const left = items[Symbol.iterator]();
+  const call = async () => {
+    for (let next = left.next(); !next.done; next = left.next()) await work(next.value);
+  };
+  await Promise.all(Array.from({ length: callers }, call));
 }

@@ -1,9 +1,10 @@
-import { execFile, spawn } from "node:child_process";
+import { execFile, fork } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, readdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
-import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import pg from "pg";
 
@@ -17,26 +18,19 @@ const settings = { shared_buffers: "512MB", max_wal_size: "4GB" };
 export async function startPostgres() {
   const named = process.env.DATABASE_URL;
   if (named) return { url: named, version: await versionOf(named), async stop() {} };
-  const support = new URL("../../test/support/postgres-server.ts", import.meta.url);
-  // In a process of its own, because it is TypeScript: what is measured is not transformed.
-  const script = `
-    import { startPostgres } from ${JSON.stringify(support.href)};
-    const server = await startPostgres({ settings: ${JSON.stringify(settings)} });
-    console.log(server.url);
-    process.stdin.on("end", () => server.remove()).resume();`;
-  const child = spawn(process.execPath, ["--import", "tsx", "--input-type=module", "--eval", script], {
-    stdio: ["pipe", "pipe", "inherit"],
-  });
+  const program = fileURLToPath(new URL("../processes/postgres-server.js", import.meta.url));
+  const child = fork(program, [JSON.stringify(settings)]);
   const exit = once(child, "exit");
-  const url = await Promise.race([
-    once(createInterface(child.stdout), "line").then(([line]) => String(line)),
+  const [message] = await Promise.race([
+    once(child, "message"),
     exit.then(() => Promise.reject(new Error("Postgres did not start"))),
   ]);
+  const { url } = /** @type {{ url: string }} */ (message);
   return {
     url,
     version: await versionOf(url),
     async stop() {
-      child.stdin.end();
+      child.disconnect();
       await exit;
     },
   };
@@ -58,8 +52,24 @@ export async function withDatabase(server, use) {
   try {
     return await use(url.href);
   } finally {
-    await query(server.url, `DROP DATABASE ${name} WITH (FORCE)`);
+    await drop(server.url, name);
   }
+}
+
+/**
+ * Whoever has said goodbye gets a moment to be gone: to disconnect them would be an error that nobody listens for any
+ * more.
+ *
+ * @param {string} serverUrl
+ * @param {string} name
+ */
+async function drop(serverUrl, name) {
+  for (let attempt = 0; attempt < 200; attempt += 1) {
+    const rows = await query(serverUrl, "SELECT FROM pg_stat_activity WHERE datname = $1", [name]);
+    if (rows.length === 0) break;
+    await sleep(10);
+  }
+  await query(serverUrl, `DROP DATABASE ${name} WITH (FORCE)`);
 }
 
 /**
@@ -82,7 +92,7 @@ export async function withPostgres(use) {
  * @param {string} url
  * @param {string} text
  * @param {readonly unknown[]} [parameters]
- * @returns {Promise<any[]>}
+ * @returns {Promise<Record<string, unknown>[]>}
  */
 export async function query(url, text, parameters) {
   const client = new pg.Client({ connectionString: url });
@@ -97,7 +107,7 @@ export async function query(url, text, parameters) {
 /** @param {string} url */
 async function versionOf(url) {
   const [row] = await query(url, "SHOW server_version");
-  return `Postgres ${row.server_version}`;
+  return `Postgres ${row?.server_version}`;
 }
 
 /** Where the server's own benchmark tool is, if it is anywhere. */

@@ -13,14 +13,15 @@ import { median } from "./statistics.js";
  */
 export async function interleave(contenders, progress) {
   const names = /** @type {Name[]} */ (Object.keys(contenders));
-  const samples = /** @type {Record<Name, Sample[]>} */ (Object.fromEntries(names.map((name) => [name, []])));
+  /** @type {Partial<Record<Name, Sample[]>>} */
+  const samples = {};
   for (let round = 0; round < rounds; round += 1) {
     for (const name of round % 2 === 0 ? names : [...names].reverse()) {
-      samples[name].push(await contenders[name]());
+      samples[name] = [...(samples[name] ?? []), await contenders[name]()];
       progress.step(name);
     }
   }
-  return samples;
+  return /** @type {Record<Name, Sample[]>} */ (samples);
 }
 
 /** How many steps of progress `interleave` makes. */
