@@ -102,9 +102,11 @@ function report(plan, samples) {
           title: "What an operation on Postgres adds to its handler (open loop)",
           xLabel: "arrivals per second",
           yLabel: "milliseconds",
-          series: [ours, pool].flatMap((contender) =>
+          series: [ours, pool].flatMap((contender, kin) =>
             /** @type {const} */ (["p50", "p99"]).map((quantity) => ({
               label: `${contender === ours ? ours : "pg pool"}, ${quantity}`,
+              kin,
+              isDashed: quantity === "p99",
               points: plan
                 .filter((turn) => turn.contender === contender)
                 .map(({ rate }) => ({ x: rate, y: at(contender, rate, quantity) }))

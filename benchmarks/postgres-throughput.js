@@ -200,7 +200,7 @@ function report(plan, samples) {
 /** @type {Record<string, string>} */
 const plotNames = {
   [ours]: "Latchkey",
-  [oursPlain]: "Latchkey without group commit",
+  [oursPlain]: "Latchkey, no group commit",
   [pool]: "pg pool",
   [preparedPool]: "pg pool, prepared",
   [peer]: "peer's statements, UNLOGGED",

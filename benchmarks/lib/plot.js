@@ -41,7 +41,10 @@ export function barPlot({ title, unit, bars }) {
   ]);
 }
 
-/** @typedef {{ label: string, points: readonly { x: number, y: number }[] }} Series */
+/**
+ * Series of one kin have one colour, and differ in being dashed or not.
+ * @typedef {{ label: string, kin: number, isDashed: boolean, points: readonly { x: number, y: number }[] }} Series
+ */
 
 /**
  * Lines over a logarithmic x and y, for quantities that span magnitudes.
@@ -64,18 +67,19 @@ export function linePlot({ title, xLabel, yLabel, series }) {
       line(x(tick), margin.top + 24, x(tick), height - margin.bottom),
       text(x(tick), height - margin.bottom + 18, short(tick), "middle"),
     ]),
-    ...series.flatMap(({ label, points }, at) => {
-      const colour = palette[at % palette.length];
+    ...series.flatMap(({ label, kin, isDashed, points }, at) => {
+      const colour = palette[kin % palette.length];
+      const stroke = `stroke="${colour}" stroke-width="2.5"${isDashed ? ' stroke-dasharray="7 5"' : ""}`;
       const path = points.map((point) => `${round(x(point.x))},${round(y(point.y))}`);
       const legend = margin.left + at * ((width - margin.left) / series.length);
       return [
-        `<polyline points="${path.join(" ")}" fill="none" stroke="${colour}" stroke-width="2.5"/>`,
+        `<polyline points="${path.join(" ")}" fill="none" ${stroke}/>`,
         ...path.map((point) => {
           const [cx, cy] = point.split(",");
           return `<circle cx="${cx}" cy="${cy}" r="4" fill="${colour}"/>`;
         }),
-        `<rect x="${round(legend)}" y="${margin.top - 10}" width="14" height="14" rx="2" fill="${colour}"/>`,
-        text(legend + 20, margin.top + 2, label, "start"),
+        `<line x1="${round(legend)}" y1="${margin.top - 3}" x2="${round(legend + 30)}" y2="${margin.top - 3}" ${stroke}/>`,
+        text(legend + 38, margin.top + 2, label, "start"),
       ];
     }),
     text((margin.left + width - margin.right) / 2, height - 14, xLabel, "middle"),
