@@ -10,8 +10,9 @@ import { memoryStore } from "latchkey/memory";
 import { sqliteStore } from "latchkey/sqlite";
 import Database from "libsql";
 import { answerWhenStarted, whole } from "./lib/answer.js";
-import { latchkeyOn, nodeIdempotencyStandIn, plainPool } from "./lib/contenders.js";
+import { latchkeyOn, plainPool } from "./lib/contenders.js";
 import { forEachOf } from "./lib/load.js";
+import { nodeIdempotencyStatements } from "./lib/node-idempotency.js";
 import { charge, chargeBytes, order } from "./lib/payload.js";
 import { query, withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
@@ -75,7 +76,7 @@ const postgresContenders = [
   { table: "plain_records", make: plainPool },
   {
     table: "peer_logged",
-    make: (/** @type {string} */ url) => nodeIdempotencyStandIn(url, { isLogged: true }),
+    make: (/** @type {string} */ url) => nodeIdempotencyStatements(url, { isLogged: true }),
   },
   { table: "latchkey_records", make: latchkeyOn },
 ];

@@ -1,6 +1,6 @@
 // How long does an operation take on Postgres when requests arrive by themselves, at a rate that nobody slows down?
 import { answerWhenStarted, ms, percent, times, whole } from "./lib/answer.js";
-import { latchkeyOn, plainPool, withoutGroupCommit } from "./lib/contenders.js";
+import { latchkeyOn, plainPool } from "./lib/contenders.js";
 import { closedLoop, openLoop } from "./lib/load.js";
 import { linePlot } from "./lib/plot.js";
 import { withDatabase, withPostgres } from "./lib/postgres.js";
@@ -8,13 +8,11 @@ import { createProgress } from "./lib/progress.js";
 import { interleave, medianOf, turns } from "./lib/rounds.js";
 
 const ours = "Latchkey";
-const oursPlain = "Latchkey, groupCommit: false";
 const pool = "pg pool of 20, two statements";
 const handlerMs = 5;
 /** Arrivals per second. Beyond what saturates the pool there is nothing to learn about it. */
 const rates = /** @type {const} */ ({
   [pool]: [500, 2_000, 4_000],
-  [oursPlain]: [500, 2_000],
   [ours]: [500, 2_000, 4_000, 8_000, 16_000],
 });
 
@@ -26,7 +24,6 @@ export function run() {
 async function measure(url) {
   const contenders = {
     [pool]: await plainPool(url),
-    [oursPlain]: await latchkeyOn(url, withoutGroupCommit),
     [ours]: await latchkeyOn(url),
   };
   const plan = Object.entries(rates).flatMap(([contender, ratesOf]) =>

@@ -1,8 +1,9 @@
 // How many answers per second are replayed from Postgres?
 import { randomUUID } from "node:crypto";
 import { answerWhenStarted, ms, ratioBar, times, whole } from "./lib/answer.js";
-import { latchkeyOn, nodeIdempotencyStandIn, plainPool, withoutGroupCommit } from "./lib/contenders.js";
+import { latchkeyOn, plainPool, withoutGroupCommit } from "./lib/contenders.js";
 import { closedLoop, forEachOf } from "./lib/load.js";
+import { nodeIdempotencyStatements } from "./lib/node-idempotency.js";
 import { withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
 import { interleave, medianOf, turns } from "./lib/rounds.js";
@@ -20,23 +21,24 @@ export function run() {
 
 /** @param {string} url */
 async function measure(url) {
-  const latchkey = await latchkeyOn(url);
   const contenders = {
     [pool]: await plainPool(url),
-    [ours]: latchkey,
+    [ours]: await latchkeyOn(url),
     "Latchkey, groupCommit: false": await latchkeyOn(url, withoutGroupCommit),
-    "@node-idempotency's statements (stand-in)": await nodeIdempotencyStandIn(url, { isLogged: false }),
+    "@node-idempotency's statements (stand-in)": await nodeIdempotencyStatements(url, { isLogged: false }),
   };
   const keys = Array.from({ length: keyCount }, () => randomUUID());
   const keyAt = () => keys[Math.floor(Math.random() * keys.length)] ?? "";
   try {
     for (const [name, { operation }] of Object.entries(contenders)) {
-      // Both Latchkeys have one table, which is filled once.
+      // All Latchkeys have one table, which is filled once.
       if (name.startsWith(`${ours},`)) continue;
       await forEachOf(keys, (key) => operation(key));
     }
     const plan = callerCounts.flatMap((callers) =>
-      Object.entries(contenders).map(([contender, { replay }]) => ({ contender, callers, replay })),
+      Object.entries(contenders)
+        .filter(([contender]) => callers === 64 || contender === ours || contender === pool)
+        .map(([contender, { replay }]) => ({ contender, callers, replay })),
     );
     const samples = await interleave(
       Object.fromEntries(

@@ -5,13 +5,13 @@ import { join } from "node:path";
 import { answerWhenStarted, ms, ratioBar, times, whole } from "./lib/answer.js";
 import {
   latchkeyOn,
-  nodeIdempotencyStandIn,
   pgbenchScript,
   plainPool,
   preparePgbench,
   withoutGroupCommit,
 } from "./lib/contenders.js";
 import { closedLoop } from "./lib/load.js";
+import { nodeIdempotencyCore, nodeIdempotencyStatements } from "./lib/node-idempotency.js";
 import { barPlot } from "./lib/plot.js";
 import { findPgbench, runPgbench, withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
@@ -26,6 +26,7 @@ const oursPlain = "Latchkey, groupCommit: false";
 const pool = "pg pool of 20, two statements";
 const preparedPool = "pg pool of 20, two prepared statements";
 const peer = "@node-idempotency's statements, UNLOGGED as it is (stand-in)";
+const peerWithCore = "@node-idempotency/core, UNLOGGED as it is (stand-in store)";
 const durablePeer = "@node-idempotency's statements, logged (stand-in)";
 const pgbenchName = "pgbench, the pool's statements prepared";
 const pgbenchClients = [8, 16, 32, 64];
@@ -41,13 +42,14 @@ async function measure(url) {
     [preparedPool]: await plainPool(url, { isPrepared: true }),
     [ours]: await latchkeyOn(url),
     [oursPlain]: await latchkeyOn(url, withoutGroupCommit),
-    [peer]: await nodeIdempotencyStandIn(url, { isLogged: false }),
-    [durablePeer]: await nodeIdempotencyStandIn(url, { isLogged: true }),
+    [peer]: await nodeIdempotencyStatements(url, { isLogged: false }),
+    [durablePeer]: await nodeIdempotencyStatements(url, { isLogged: true }),
+    [peerWithCore]: await nodeIdempotencyCore(url),
   };
   /** @type {Turn[]} */
   const plan = [1, 8, 64, 256].flatMap((callers) =>
     Object.entries(contenders)
-      .filter(([contender]) => callers === 64 || [pool, ours, oursPlain].includes(contender))
+      .filter(([contender]) => callers === 64 || contender === pool || contender === ours)
       .map(([contender, { operation }]) => ({
         contender,
         callers,
@@ -117,6 +119,11 @@ function report(plan, samples) {
     ratioBar("fresh keys, 64 callers: what @node-idempotency's store sends", {
       rate: rate(ours, 64),
       of: rate(peer, 64),
+      atLeast: 8,
+    }),
+    ratioBar("fresh keys, 64 callers: the same through @node-idempotency/core", {
+      rate: rate(ours, 64),
+      of: rate(peerWithCore, 64),
       atLeast: 8,
     }),
   ];
@@ -204,6 +211,7 @@ const plotNames = {
   [pool]: "pg pool",
   [preparedPool]: "pg pool, prepared",
   [peer]: "peer's statements, UNLOGGED",
+  [peerWithCore]: "peer with its core, UNLOGGED",
   [durablePeer]: "peer's statements, logged",
 };
 

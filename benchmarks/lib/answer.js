@@ -19,7 +19,11 @@ import { tableText } from "./tables.js";
 export async function answerWhenStarted(url, run) {
   if (process.argv[1] !== fileURLToPath(url)) return;
   const begun = performance.now();
+  // Whoever runs all of them is gone: so is the reason to go on.
+  const stop = () => process.exit(1);
+  process.once("disconnect", stop);
   const answer = await run();
+  process.off("disconnect", stop);
   if (process.send !== undefined) {
     process.send({ kind: "answer", answer });
     process.disconnect();

@@ -17,7 +17,7 @@ import { query } from "./postgres.js";
 const connections = 20;
 
 /** @param {string} url */
-function poolOn(url) {
+export function poolOn(url) {
   const pool = new pg.Pool({ connectionString: url, max: connections });
   pool.on("error", () => {}); // An idle connection that breaks matters to nobody but the next statement, which says so.
   return pool;
@@ -102,50 +102,3 @@ ${plainComplete.replace("$1", ":n::text || '-4a7c-9e2b-1234567'").replace("$2", 
 `;
 
 export const preparePgbench = (/** @type {string} */ url) => query(url, plainTable);
-
-/**
- * A stand-in for the Postgres store of @node-idempotency, which is not on npm: statement for statement and value for
- * value what it sends, without what it computes around that. Its table is UNLOGGED unless it is told otherwise: a
- * crash of the server empties it.
- *
- * @param {string} url
- * @param {{ isLogged: boolean }} options
- * @returns {Promise<Contender>}
- */
-export async function nodeIdempotencyStandIn(url, { isLogged }) {
-  const pool = poolOn(url);
-  const table = isLogged ? "peer_logged" : "peer_unlogged";
-  await pool.query(
-    `CREATE ${isLogged ? "" : "UNLOGGED"} TABLE ${table} (key varchar(255) PRIMARY KEY,
-       created_at timestamptz NOT NULL DEFAULT now(), data text, expires_at timestamptz NOT NULL);
-     CREATE INDEX ON ${table} (expires_at)`,
-  );
-  const upsert = `INSERT INTO ${table} (key, data, expires_at)
-    VALUES ($1, $2, now() + $3 * interval '1 millisecond')
-    ON CONFLICT (key) DO UPDATE SET data = excluded.data, expires_at = excluded.expires_at`;
-  const reserve = `${upsert} WHERE ${table}.expires_at < now() RETURNING key, expires_at`;
-  const read = `SELECT data FROM ${table} WHERE key = $1 AND expires_at > now()`;
-  const keepMs = 24 * 3_600_000;
-  const fingerPrint = "f".repeat(64); // As long as the BLAKE2s hash that it sends.
-  const begun = JSON.stringify({ status: "IN_PROGRESS", fingerPrint });
-  const complete = JSON.stringify({
-    status: "COMPLETE",
-    fingerPrint,
-    response: { additional: { statusCode: 201 }, body: charge },
-  });
-  const nameOf = (/** @type {string} */ key) => `node-idempotency:POST:/charges:${key}`;
-  return {
-    async operation(key = randomUUID(), handler) {
-      const { rowCount } = await pool.query(reserve, [nameOf(key), begun, keepMs]);
-      if (rowCount !== 1) throw new Error("the key was there before");
-      await handler?.();
-      await pool.query(upsert, [nameOf(key), complete, keepMs]);
-    },
-    async replay(key) {
-      await pool.query(reserve, [nameOf(key), begun, keepMs]);
-      const { rows } = await pool.query(read, [nameOf(key)]);
-      JSON.parse(rows[0].data);
-    },
-    close: () => pool.end(),
-  };
-}

@@ -49,10 +49,13 @@ export async function closedLoop({ callers, operation, seconds = secondsOfTurn, 
   };
 }
 
+/** More requests than this at once are a queue that only grows: no server of this size has so many under way. */
+const outstandingMax = 4_000;
+
 /**
  * An open loop: requests arrive at random moments (Poisson), whether or not earlier ones have been answered. What is
- * late stays late, and counts from when it was to begin; what failed took for ever. The handler's own time is not
- * counted.
+ * late stays late, and counts from when it was to begin; what failed, or was not even begun because too many were
+ * waiting, took for ever. The handler's own time is not counted.
  *
  * @param {object} options
  * @param {number} options.rate arrivals per second
@@ -67,6 +70,7 @@ export async function openLoop({ rate, handlerMs, operation, seconds = secondsOf
   const countFrom = performance.now() + 1000 * Math.min(warmUpSecondsMax, seconds);
   const countUntil = countFrom + 1000 * seconds;
   let due = performance.now();
+  let outstanding = 0;
   for (let arrivals = 1; ; arrivals += 1) {
     due += (-Math.log(1 - Math.random()) / rate) * 1000;
     if (due > countUntil) break;
@@ -74,7 +78,10 @@ export async function openLoop({ rate, handlerMs, operation, seconds = secondsOf
     const earlyMs = due - performance.now();
     if (earlyMs > 2) await sleep(earlyMs - 1);
     while (performance.now() < due) await nextTurn();
-    const request = timed(due, handlerMs, operation);
+    outstanding += 1;
+    const request = (outstanding > outstandingMax ? never : timed(due, handlerMs, operation)).finally(() => {
+      outstanding -= 1;
+    });
     if (due >= countFrom) requests.push(request);
     // The process under load has to read its sockets between two arrivals that are both due.
     if (arrivals % 16 === 0) await nextTurn();
@@ -87,6 +94,8 @@ export async function openLoop({ rate, handlerMs, operation, seconds = secondsOf
     failed: latencies.filter((latency) => latency === Number.POSITIVE_INFINITY).length / latencies.length,
   };
 }
+
+const never = Promise.resolve(Number.POSITIVE_INFINITY);
 
 /**
  * @param {number} due
