@@ -1,10 +1,8 @@
 // How many messages per second do relays deliver from Postgres to a handler in their own process?
-import { fork } from "node:child_process";
-import { once } from "node:events";
-import { fileURLToPath } from "node:url";
 import { migrate } from "latchkey/postgres";
 import pg from "pg";
 import { answerWhenStarted, whole } from "./lib/answer.js";
+import { startChild } from "./lib/child.js";
 import { withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
 import { interleave, medianOf, turns } from "./lib/rounds.js";
@@ -52,17 +50,13 @@ async function measure(server) {
  */
 async function drain(url, relays) {
   await fill(url);
-  const program = fileURLToPath(new URL("./processes/relay.js", import.meta.url));
-  const children = Array.from({ length: relays }, () =>
-    fork(program, [url], { env: { ...process.env, NODE_ENV: "production" } }),
-  );
+  const started = await Promise.all(Array.from({ length: relays }, () => startChild("relay.js", [url])));
   try {
-    await Promise.all(children.map((child) => once(child, "message")));
     const startedAt = performance.now();
-    const counts = children.map(() => 0);
+    const counts = started.map(() => 0);
     await new Promise((/** @type {(value?: undefined) => void} */ resolve, reject) => {
-      for (const [index, child] of children.entries()) {
-        child.once("exit", () => reject(new Error("a relay ended early")));
+      for (const [index, { child, exit }] of started.entries()) {
+        void exit.then(() => reject(new Error("a relay ended early")));
         child.on("message", (/** @type {{ delivered: number }} */ { delivered }) => {
           counts[index] = delivered;
           if (counts.reduce((sum, count) => sum + count) >= messages) resolve();
@@ -72,14 +66,8 @@ async function drain(url, relays) {
     });
     return { rate: (messages * 1000) / (performance.now() - startedAt) };
   } finally {
-    await Promise.all(
-      children.map(async (child) => {
-        child.removeAllListeners("exit");
-        if (child.exitCode !== null) return;
-        child.kill("SIGKILL");
-        await once(child, "exit");
-      }),
-    );
+    for (const { child } of started) child.kill("SIGKILL");
+    await Promise.all(started.map(({ exit }) => exit));
   }
 }
 

@@ -1,7 +1,6 @@
-import { fork } from "node:child_process";
 import { once } from "node:events";
-import { fileURLToPath } from "node:url";
 import autocannon from "autocannon";
+import { startChild } from "./child.js";
 import { order } from "./payload.js";
 import { seconds } from "./settings.js";
 
@@ -28,12 +27,13 @@ const body = JSON.stringify(order);
  * @returns {Promise<HttpSample>}
  */
 export async function measureHttp({ framework, protection, keys, connections, databaseUrl }) {
-  const program = fileURLToPath(new URL("../processes/http-server.js", import.meta.url));
-  const server = fork(program, [framework, protection, ...(databaseUrl ? [databaseUrl] : [])], {
-    env: { ...process.env, NODE_ENV: "production" },
-  });
+  /** @type {Awaited<ReturnType<typeof startChild<{ port: number }>>>} */
+  const {
+    child: server,
+    message: { port },
+    exit,
+  } = await startChild("http-server.js", [framework, protection, ...(databaseUrl ? [databaseUrl] : [])]);
   try {
-    const [{ port }] = await once(server, "message");
     const url = `http://127.0.0.1:${port}/charges`;
     // Whoever replays has been answered before.
     if (keys === "replay") await (await fetch(url, { method: "POST", body, headers: headers(keys) })).text();
@@ -54,7 +54,7 @@ export async function measureHttp({ framework, protection, keys, connections, da
     };
   } finally {
     server.kill();
-    if (server.exitCode === null && server.signalCode === null) await once(server, "exit");
+    await exit;
   }
 }
 

@@ -1,12 +1,11 @@
-import { execFile, fork } from "node:child_process";
+import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { once } from "node:events";
 import { existsSync, readdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import pg from "pg";
+import { startChild } from "./child.js";
 
 /** @typedef {{ url: string, version: string, stop(): Promise<void> }} PostgresServer */
 
@@ -18,14 +17,9 @@ const settings = { shared_buffers: "512MB", max_wal_size: "4GB" };
 export async function startPostgres() {
   const named = process.env.DATABASE_URL;
   if (named) return { url: named, version: await versionOf(named), async stop() {} };
-  const program = fileURLToPath(new URL("../processes/postgres-server.js", import.meta.url));
-  const child = fork(program, [JSON.stringify(settings)]);
-  const exit = once(child, "exit");
-  const [message] = await Promise.race([
-    once(child, "message"),
-    exit.then(() => Promise.reject(new Error("Postgres did not start"))),
-  ]);
-  const { url } = /** @type {{ url: string }} */ (message);
+  /** @type {Awaited<ReturnType<typeof startChild<{ url: string }>>>} */
+  const { child, message, exit } = await startChild("postgres-server.js", [JSON.stringify(settings)]);
+  const { url } = message;
   return {
     url,
     version: await versionOf(url),
