@@ -1,5 +1,5 @@
 // Does a large table cost throughput, and does an empty one? `ROWS=50000000 node benchmarks/table-size.js` asks about
-// fifty million, and wants 45 GB of disk and most of an hour.
+// fifty million, for which it wants some 50 GB of disk.
 import { answerWhenStarted, ratioBar, times, whole } from "./lib/answer.js";
 import { latchkeyOn } from "./lib/contenders.js";
 import { fillRecords } from "./lib/filling.js";

@@ -13,9 +13,14 @@ import { startChild } from "./child.js";
 // commit waits for (fsync, synchronous_commit) is as it comes: on.
 const settings = { shared_buffers: "512MB", max_wal_size: "4GB" };
 
-/** The server in DATABASE_URL, or else the one that the tests start. */
+/**
+ * The tests' own server, or the one that is named. An application's DATABASE_URL is not asked: nobody wants their
+ * database under full load because a variable was set.
+ *
+ * @returns {Promise<PostgresServer>}
+ */
 export async function startPostgres() {
-  const named = process.env.DATABASE_URL;
+  const named = process.env.LATCHKEY_BENCH_POSTGRES_URL;
   if (named) return { url: named, version: await versionOf(named), async stop() {} };
   /** @type {Awaited<ReturnType<typeof startChild<{ url: string }>>>} */
   const { child, message, exit } = await startChild("postgres-server.js", [JSON.stringify(settings)]);

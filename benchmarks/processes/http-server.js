@@ -10,8 +10,7 @@ import { idempotent as fastifyIdempotent } from "latchkey/fastify";
 import { idempotent as honoIdempotent } from "latchkey/hono";
 import { memoryStore } from "latchkey/memory";
 import { migrate, postgresStore } from "latchkey/postgres";
-import pg from "pg";
-import { plainPool, withoutGroupCommit } from "../lib/contenders.js";
+import { plainPool, poolOn, withoutGroupCommit } from "../lib/contenders.js";
 import { charge } from "../lib/payload.js";
 import { expressPeer, nodeIdempotencyGlue } from "./peers.js";
 
@@ -83,7 +82,7 @@ async function latchkeyFor(name) {
     setInterval(() => void latchkey.reap({ limit: 100_000 }), 1_000).unref();
     return latchkey;
   }
-  const pool = new pg.Pool({ connectionString: databaseUrl, max: 20 });
+  const pool = poolOn(databaseUrl ?? "");
   await migrate(pool);
   const options = name === "latchkey-postgres" ? {} : withoutGroupCommit;
   return createLatchkey({ store: postgresStore(pool, options), tenant: "single" });
