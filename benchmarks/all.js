@@ -40,16 +40,20 @@ const expectedTotal = asked.reduce((sum, { expectedSeconds }) => sum + expectedS
 const begun = performance.now();
 /** @type {Answered[]} */
 const answered = [];
+let expectedSoFar = 0;
 for (const question of asked) {
-  const before = answered.reduce((sum, { expectedSeconds }) => sum + expectedSeconds, 0);
   const from = performance.now();
-  const answer = await ask(question, (share, line) =>
-    draw(
-      Math.min(0.999, (before + share * question.expectedSeconds) / expectedTotal),
-      `${question.file}: ${line}`,
-    ),
-  );
-  answered.push({ ...question, answer, took: (performance.now() - from) / 1000 });
+  const shareOfAll = (/** @type {number} */ share) =>
+    Math.min(0.999, (expectedSoFar + share * question.expectedSeconds) / expectedTotal);
+  try {
+    const answer = await ask(question, (share, line) => draw(shareOfAll(share), `${question.file}: ${line}`));
+    answered.push({ ...question, answer, took: (performance.now() - from) / 1000 });
+  } catch (error) {
+    // The other answers are worth having; what was written before stays as it is.
+    console.error(error);
+    process.exitCode = 1;
+  }
+  expectedSoFar += question.expectedSeconds;
 }
 draw(1, "done");
 const minutes = (performance.now() - begun) / 60_000;
@@ -60,7 +64,7 @@ for (const { answer } of answered) {
 const bars = answered.flatMap(({ answer }) => answer.bars ?? []);
 console.log(tableText(barTable(bars)));
 console.log(`\ntook ${minutes.toFixed(1)} minutes`);
-if (chosen.length === 0) await write();
+if (answered.length === questions.length) await write();
 
 /**
  * @param {Question} question
