@@ -18,17 +18,17 @@ import { tableMarkdown, tableText } from "./lib/tables.js";
 /** What each is expected to take only serves the progress bar. */
 /** @type {readonly Question[]} */
 const questions = [
-  { file: "postgres-throughput.js", expectedSeconds: 120 },
-  { file: "postgres-latency.js", expectedSeconds: 75 },
-  { file: "postgres-replays.js", expectedSeconds: 60 },
-  { file: "table-size.js", expectedSeconds: 80 },
-  { file: "waiters.js", expectedSeconds: 40 },
-  { file: "sqlite-throughput.js", expectedSeconds: 70 },
-  { file: "http-overhead.js", expectedSeconds: 90 },
-  { file: "http-postgres.js", expectedSeconds: 35 },
-  { file: "fingerprint.js", expectedSeconds: 25 },
-  { file: "footprint.js", expectedSeconds: 25 },
-  { file: "outbox.js", expectedSeconds: 25, settings: { MESSAGES: "20000" } },
+  { file: "postgres-throughput.js", expectedSeconds: 100 },
+  { file: "postgres-latency.js", expectedSeconds: 55 },
+  { file: "postgres-replays.js", expectedSeconds: 40 },
+  { file: "table-size.js", expectedSeconds: 75 },
+  { file: "waiters.js", expectedSeconds: 30 },
+  { file: "sqlite-throughput.js", expectedSeconds: 40 },
+  { file: "http-overhead.js", expectedSeconds: 100 },
+  { file: "http-postgres.js", expectedSeconds: 32 },
+  { file: "fingerprint.js", expectedSeconds: 16 },
+  { file: "footprint.js", expectedSeconds: 15 },
+  { file: "outbox.js", expectedSeconds: 20, settings: { MESSAGES: "20000" } },
 ];
 
 const chosen = process.argv.slice(2);

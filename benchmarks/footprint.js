@@ -18,7 +18,7 @@ import { query, withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
 import { numberOf } from "./lib/settings.js";
 
-const keyCount = numberOf("KEYS", 30_000);
+const keyCount = numberOf("KEYS", 20_000);
 
 setFlagsFromString("--expose-gc");
 const collectGarbage = /** @type {() => void} */ (runInNewContext("gc"));

@@ -12,7 +12,7 @@ import { seconds } from "./settings.js";
 /** @typedef {"fresh" | "replay"} Keys */
 /** @typedef {{ rate: number, p50: number, p99: number, cpu: number }} HttpSample per second, ms, ms, µs per request */
 
-const warmUpSeconds = 0.5;
+const warmUpSeconds = 0.8; // A server in a new process has compiled nothing yet.
 const body = JSON.stringify(order);
 
 /**
