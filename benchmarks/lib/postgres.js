@@ -11,7 +11,8 @@ import { startChild } from "./child.js";
 
 // A server that is used in earnest has more than the 128 MB and the checkpoint every gigabyte of the defaults. What a
 // commit waits for (fsync, synchronous_commit) is as it comes: on.
-const settings = { shared_buffers: "512MB", max_wal_size: "4GB" };
+// Seven contenders with pools of twenty and the sixty-four clients of pgbench are connected at once.
+const settings = { shared_buffers: "512MB", max_wal_size: "4GB", max_connections: "300" };
 
 /**
  * The tests' own server, or the one that is named. An application's DATABASE_URL is not asked: nobody wants their
