@@ -1,134 +1,148 @@
-// How much of a bare framework's throughput is left behind Latchkey, with records in memory?
-import { fork } from "node:child_process";
-import { once } from "node:events";
-import { cpus } from "node:os";
-import { fileURLToPath } from "node:url";
-import autocannon from "autocannon";
+// How much of a bare framework's throughput is left behind Latchkey, with records in memory, and behind its peers?
+import { answerWhenStarted, percent, shareBar, whole } from "./lib/answer.js";
+import { measureHttp } from "./lib/http.js";
+import { barPlot } from "./lib/plot.js";
+import { createProgress } from "./lib/progress.js";
+import { interleave, medianOf, turns } from "./lib/rounds.js";
 
-const rounds = Number(process.env.ROUNDS ?? 5);
-const seconds = Number(process.env.SECONDS ?? 3);
+/** @typedef {import("./lib/http.js").Framework} Framework */
+/** @typedef {import("./lib/http.js").Protection} Protection */
+
 const connections = 64;
-/** @typedef {"express" | "fastify"} Framework */
-/** @typedef {"bare" | "fresh" | "replay"} Question */
+/** What is to be left of the bare framework. */
+const asked = {
+  express: { fresh: 0.9, replay: 0.95 },
+  fastify: { fresh: 0.8, replay: 0.9 },
+  hono: { fresh: 0.75, replay: 0.95 },
+};
+const frameworks = /** @type {Framework[]} */ (Object.keys(asked));
+/** @type {Record<Framework, readonly Protection[]>} */
+const protections = {
+  express: ["latchkey", "node-idempotency", "express-idempotency"],
+  fastify: ["latchkey"],
+  hono: ["latchkey"],
+};
+/** @type {Partial<Record<Protection, string>>} */
+const names = {
+  latchkey: "Latchkey",
+  "node-idempotency": "@node-idempotency/core (own glue: its plugin is not on npm)",
+  "express-idempotency": "express-idempotency",
+};
 
-/** @type {readonly Framework[]} */
-const frameworks = ["express", "fastify"];
-/** @type {readonly Question[]} */
-const questions = ["bare", "fresh", "replay"];
-
-const body = JSON.stringify({
-  amount: 500,
-  currency: "usd",
-  customer: "cus_9s6XKzkNRiz8i3",
-  source: "tok_visa",
-});
-/** @type {Map<string, number[]>} */
-const measured = new Map();
-const total = frameworks.length * questions.length * rounds;
-let done = 0;
-
-for (let round = 0; round < rounds; round += 1) {
-  for (const framework of frameworks) {
-    // All three variants of a framework within some seconds, so that a noisy neighbour hits them alike.
-    for (const question of questions) {
-      const rate = await measure(framework, question);
-      const name = `${framework} ${question}`;
-      measured.set(name, [...(measured.get(name) ?? []), rate]);
-      done += 1;
-      progress(`${name}: ${Math.round(rate)} requests/s`);
-    }
-  }
-}
-report();
-
-/**
- * @param {Framework} framework
- * @param {Question} question
- */
-async function measure(framework, question) {
-  const { server, url } = await start(framework, question === "bare" ? "bare" : "latchkey");
-  try {
-    await shoot(url, question, 1);
-    const result = await shoot(url, question, seconds);
-    if (result.non2xx > 0 || result.errors > 0) {
-      throw new Error(
-        `${framework} ${question}: ${result.non2xx} answers were not 2xx, ${result.errors} errors`,
-      );
-    }
-    return result.requests.average;
-  } finally {
-    server.kill();
-    await once(server, "exit");
-  }
-}
-
-/**
- * @param {Framework} framework
- * @param {"bare" | "latchkey"} variant
- */
-async function start(framework, variant) {
-  const server = fork(fileURLToPath(new URL("./http-server.js", import.meta.url)), [framework, variant]);
-  const [message] = await once(server, "message");
-  return { server, url: `http://127.0.0.1:${message.port}/charges` };
-}
-
-/**
- * @param {string} url
- * @param {Question} question
- * @param {number} duration in seconds
- */
-function shoot(url, question, duration) {
-  // The client does the same work in every variant: it makes an id, and the bare server ignores it.
-  const key = question === "replay" ? "one-and-the-same-key-for-everybody" : "[<id>]-fresh-key";
-  return autocannon({
-    url,
-    connections,
-    duration,
-    method: "POST",
-    body,
-    idReplacement: true,
-    headers: { "content-type": "application/json", "idempotency-key": key, "x-id": "[<id>]" },
-  });
-}
-
-/** @param {readonly number[]} values */
-function median(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
-}
-
-/** @param {string} line */
-function progress(line) {
-  if (!process.stderr.isTTY) return;
-  const width = 30;
-  const filled = Math.round((done / total) * width);
-  process.stderr.write(`\r[${"#".repeat(filled)}${".".repeat(width - filled)}] ${line.padEnd(50)}`);
-  if (done === total) process.stderr.write("\n");
-}
-
-function report() {
-  console.log(
-    `Node ${process.version}, ${cpus().length} cores, ${connections} connections, ${rounds} rounds of ${seconds} s`,
+export async function run() {
+  const plan = frameworks.flatMap((framework) => [
+    turn(framework, "bare", "fresh"),
+    ...protections[framework].flatMap((protection) => [
+      turn(framework, protection, "fresh"),
+      turn(framework, protection, "replay"),
+    ]),
+  ]);
+  const samples = await interleave(
+    Object.fromEntries(plan.map(({ name, measure }) => [name, measure])),
+    createProgress(turns(plan.length)),
   );
-  console.table(
-    frameworks.map((framework) => {
-      const rate = (/** @type {Question} */ question) =>
-        median(measured.get(`${framework} ${question}`) ?? []);
-      const share = (/** @type {Question} */ question) => {
-        const bare = measured.get(`${framework} bare`) ?? [];
-        const ratios = (measured.get(`${framework} ${question}`) ?? []).map(
-          (value, round) => value / (bare[round] ?? Number.NaN),
-        );
-        return `${Math.round(median(ratios) * 100)} %`;
-      };
-      return {
+  return report(samples);
+}
+
+/**
+ * @param {Framework} framework
+ * @param {Protection} protection
+ * @param {"fresh" | "replay"} keys
+ */
+function turn(framework, protection, keys) {
+  return {
+    name: nameOf(framework, protection, keys),
+    measure: () => measureHttp({ framework, protection, keys, connections }),
+  };
+}
+
+/**
+ * @param {Framework} framework
+ * @param {Protection} protection
+ * @param {"fresh" | "replay"} keys
+ */
+function nameOf(framework, protection, keys) {
+  return `${framework}, ${protection}, ${keys}`;
+}
+
+/**
+ * @param {Record<string, import("./lib/http.js").HttpSample[]>} samples
+ * @returns {import("./lib/answer.js").Answer}
+ */
+function report(samples) {
+  const rate = (
+    /** @type {Framework} */ framework,
+    /** @type {Protection} */ protection,
+    /** @type {"fresh" | "replay"} */ keys,
+  ) => medianOf(samples[nameOf(framework, protection, keys)], "rate");
+  const cpu = (
+    /** @type {Framework} */ framework,
+    /** @type {Protection} */ protection,
+    /** @type {"fresh" | "replay"} */ keys,
+  ) => `${whole(medianOf(samples[nameOf(framework, protection, keys)], "cpu"))} µs`;
+  const rows = frameworks.flatMap((framework) => {
+    const bare = rate(framework, "bare", "fresh");
+    return [
+      [framework, "nothing", whole(bare), "", "", "", cpu(framework, "bare", "fresh"), ""],
+      ...protections[framework].map((protection) => [
         framework,
-        "bare/s": Math.round(rate("bare")),
-        "fresh/s": Math.round(rate("fresh")),
-        "replay/s": Math.round(rate("replay")),
-        "fresh of bare": share("fresh"),
-        "replay of bare": share("replay"),
-      };
-    }),
+        names[protection] ?? protection,
+        whole(rate(framework, protection, "fresh")),
+        whole(rate(framework, protection, "replay")),
+        percent(rate(framework, protection, "fresh") / bare),
+        percent(rate(framework, protection, "replay") / bare),
+        cpu(framework, protection, "fresh"),
+        cpu(framework, protection, "replay"),
+      ]),
+    ];
+  });
+  const bars = frameworks.flatMap((framework) =>
+    /** @type {const} */ (["fresh", "replay"]).map((keys) =>
+      shareBar(`${framework} in memory, ${keys}: the bare framework`, {
+        rate: rate(framework, "latchkey", keys),
+        of: rate(framework, "bare", "fresh"),
+        atLeast: asked[framework][keys],
+      }),
+    ),
   );
+  return {
+    tables: [
+      {
+        title: `HTTP requests per second, ${connections} connections, records in memory`,
+        columns: [
+          "framework",
+          "protected by",
+          "fresh/s",
+          "replay/s",
+          "fresh of bare",
+          "replay of bare",
+          "server CPU, fresh",
+          "server CPU, replay",
+        ],
+        rows,
+      },
+    ],
+    bars,
+    plots: [
+      {
+        file: "http-overhead.svg",
+        title: "What is left of the bare framework",
+        svg: barPlot({
+          title: "HTTP throughput that is left of the bare framework, in memory",
+          unit: "percent of the bare framework",
+          bars: frameworks.flatMap((framework) =>
+            protections[framework].flatMap((protection) =>
+              /** @type {const} */ (["fresh", "replay"]).map((keys) => ({
+                label: `${framework}, ${protection}, ${keys}`,
+                value: (rate(framework, protection, keys) / rate(framework, "bare", "fresh")) * 100,
+                isOurs: protection === "latchkey",
+              })),
+            ),
+          ),
+        }),
+      },
+    ],
+  };
 }
+
+await answerWhenStarted(import.meta.url, run);

@@ -1,17 +1,17 @@
 // Does anybody notice the reaper? The latency of live requests while five million expired records are deleted beside
 // them, record by record, and how long it takes to drop as many with their partition.
-import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { once } from "node:events";
-import { cpus } from "node:os";
-import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { createLatchkey } from "latchkey";
 import { migrate, postgresStore } from "latchkey/postgres";
 import { reaper } from "latchkey/workers";
 import pg from "pg";
+import { answerWhenStarted, ms, times, whole } from "./lib/answer.js";
+import { chargeBytes } from "./lib/payload.js";
+import { withDatabase, withPostgres } from "./lib/postgres.js";
+import { createProgress } from "./lib/progress.js";
+import { median, percentile } from "./lib/statistics.js";
 
 const { values } = parseArgs({
   options: {
@@ -28,24 +28,55 @@ const seconds = Number(values.seconds);
 /** Requests per second, whether or not earlier ones have been answered: each is a reserve and a settle. */
 const rate = Number(values.rate);
 
-const body = new TextEncoder().encode(JSON.stringify({ id: "ch_1", amount: 500, currency: "usd" }));
-
-const server = await startServer();
-try {
-  console.log(`Node ${process.version}, ${cpus().length} cores, ${server.version}, ${rate} requests/s`);
-  if (values.only !== "drop") await measureBatches();
-  if (values.only !== "batches") await measureDrop();
-} finally {
-  await server.stop();
+export function run() {
+  return withPostgres(async (server) => {
+    const isWanted = (/** @type {string} */ which) => values.only === undefined || values.only === which;
+    const progress = createProgress((isWanted("batches") ? rounds + 1 : 0) + (isWanted("drop") ? 2 : 0));
+    /** @type {import("./lib/answer.js").Table[]} */
+    const tables = [];
+    if (isWanted("batches")) {
+      tables.push(
+        await withDatabase(server, (url) => withPools(url, (pools) => measureBatches(pools, progress))),
+      );
+    }
+    if (isWanted("drop")) {
+      tables.push(
+        await withDatabase(server, (url) => withPools(url, (pools) => measureDrop(pools, progress))),
+      );
+    }
+    return { tables };
+  });
 }
 
-async function measureBatches() {
-  const { pool, workerPool, end } = await database("reaping_batches");
+/** @typedef {{ pool: pg.Pool, workerPool: pg.Pool }} Pools a worker has connections of its own, as it has a process of its own */
+/** @typedef {{ step(line: string): void }} Progress */
+
+/**
+ * @template T
+ * @param {string} url
+ * @param {(pools: Pools) => Promise<T>} use
+ */
+async function withPools(url, use) {
+  const pool = new pg.Pool({ connectionString: url, max: 10 });
+  const workerPool = new pg.Pool({ connectionString: url, max: 2 });
+  try {
+    return await use({ pool, workerPool });
+  } finally {
+    await pool.end();
+    await workerPool.end();
+  }
+}
+
+/**
+ * @param {Pools} pools
+ * @param {Progress} progress
+ * @returns {Promise<import("./lib/answer.js").Table>}
+ */
+async function measureBatches({ pool, workerPool }, progress) {
   await migrate(pool);
-  note(`inserting ${rows} expired records`);
   await insertExpired(pool);
+  progress.step(`${whole(rows)} expired records are there`);
   const store = postgresStore(pool);
-  // A worker has connections of its own, as it has a process of its own.
   const reaping = createLatchkey({ store: postgresStore(workerPool), tenant: "single" });
   await live(store, 3); // Connections are made and caches filled before anything counts.
   /** @type {{ alone: number[], beside: number[], reaped: number }[]} */
@@ -56,31 +87,41 @@ async function measureBatches() {
     const reaper = startReaper(reaping);
     const beside = await live(store, seconds);
     measured.push({ alone, beside, reaped: await reaper.stop() });
-    note(`round ${round + 1} of ${rounds}`);
+    progress.step(`round ${round + 1} of ${rounds}`);
   }
   const left = await pool.query("SELECT count(*)::int AS n FROM latchkey_records WHERE scope = 'expired'");
-  console.table(
-    measured.map(({ alone, beside, reaped }) => ({
-      "p50 alone": ms(percentile(alone, 0.5)),
-      "p50 with reaper": ms(percentile(beside, 0.5)),
-      "p99 alone": ms(percentile(alone, 0.99)),
-      "p99 with reaper": ms(percentile(beside, 0.99)),
-      "p99 ratio": ratio(beside, alone),
-      "reaped/s": Math.round(reaped / seconds),
-    })),
-  );
-  const p99 = (/** @type {"alone" | "beside"} */ which) =>
-    median(measured.map((round) => percentile(round[which], 0.99)));
-  const ratios = measured.map(({ alone, beside }) => Number(ratio(beside, alone)));
-  console.log(
-    `medians of the rounds: p99 ${ms(p99("alone"))} alone, ${ms(p99("beside"))} with reaper, ratio ` +
-      `${median(ratios).toFixed(2)}; ${left.rows[0].n} expired records left`,
-  );
-  await end();
+  const p99 = (/** @type {{ alone: number[], beside: number[] }} */ { alone, beside }) =>
+    percentile(beside, 0.99) / percentile(alone, 0.99);
+  const row = (/** @type {string} */ name, /** @type {typeof measured} */ which) => [
+    name,
+    ...[0.5, 0.99].flatMap((share) => [
+      ms(median(which.map(({ alone }) => percentile(alone, share)))),
+      ms(median(which.map(({ beside }) => percentile(beside, share)))),
+    ]),
+    times(median(which.map(p99))),
+    whole(median(which.map(({ reaped }) => reaped / seconds))),
+  ];
+  return {
+    title: `Live requests (${rate}/s) while ${whole(rows)} expired records are deleted beside them; ${whole(left.rows[0].n)} were left`,
+    columns: [
+      "round",
+      "p50 alone",
+      "p50 with reaper",
+      "p99 alone",
+      "p99 with reaper",
+      "p99 ratio",
+      "reaped/s",
+    ],
+    rows: [...measured.map((one, at) => row(String(at + 1), [one])), row("median", measured)],
+  };
 }
 
-async function measureDrop() {
-  const { pool, workerPool, end } = await database("reaping_partitions");
+/**
+ * @param {Pools} pools
+ * @param {Progress} progress
+ * @returns {Promise<import("./lib/answer.js").Table>}
+ */
+async function measureDrop({ pool, workerPool }, progress) {
   await migrate(pool, { partitioned: "day" });
   await pool.query(`
     DO $$ BEGIN
@@ -88,13 +129,13 @@ async function measureDrop() {
         latchkey_partition_name(latchkey_bucket(now() - interval '3 days')),
         latchkey_bucket(now() - interval '3 days'), latchkey_bucket(now() - interval '2 days'));
     END $$`);
-  note(`inserting ${rows} expired records into one partition`);
   await insertExpired(pool, "latchkey_bucket(now() - interval '3 days')");
   // Some that outlive their partition.
   await pool.query(
     "UPDATE latchkey_records SET expires_at = now() + interval '1 hour' WHERE scope = 'expired' AND key::int <= 100",
   );
   await pool.query("ANALYZE latchkey_records");
+  progress.step(`${whole(rows)} expired records are there, in one partition`);
   const store = postgresStore(pool, { partitioned: true });
   const reaping = createLatchkey({
     store: postgresStore(workerPool, { partitioned: true }),
@@ -122,11 +163,19 @@ async function measureDrop() {
   const dropped = performance.now();
   const latencies = await traffic;
   const left = await pool.query("SELECT count(*)::int AS n FROM latchkey_records WHERE scope = 'expired'");
-  console.log(
-    `partition detached after ${ms(detached - begun)}, dropped ${ms(dropped - detached)} later (about ${deleted} records; ` +
-      `${left.rows[0].n} outlived it); live requests beside it: p99 ${ms(percentile(latencies, 0.99))}, slowest ${ms(percentile(latencies, 1))}`,
-  );
-  await end();
+  progress.step("the partition is gone");
+  return {
+    title: `A partition of ${whole(rows)} expired records is dropped beside live requests (${rate}/s)`,
+    columns: ["what", "measured"],
+    rows: [
+      ["detached after", ms(detached - begun)],
+      ["dropped, later by", ms(dropped - detached)],
+      ["records in it, about", whole(deleted)],
+      ["records that outlived it", whole(left.rows[0].n)],
+      ["p99 of the live requests", ms(percentile(latencies, 0.99))],
+      ["the slowest of them", ms(percentile(latencies, 1))],
+    ],
+  };
 }
 
 /**
@@ -164,7 +213,7 @@ async function serve(store) {
     request: undefined,
   });
   if (reservation.kind !== "execute") throw new Error(`expected to execute, got ${reservation.kind}`);
-  const response = /** @type {const} */ ({ kind: "full", status: 201, headers: [], body });
+  const response = /** @type {const} */ ({ kind: "full", status: 201, headers: [], body: chargeBytes });
   await store.settle(reservation.lease, { kind: "complete", response, retentionMs: 24 * 3_600_000 });
 }
 
@@ -204,98 +253,11 @@ async function insertExpired(pool, bucket) {
          now() - interval '2 days' - n * interval '10 milliseconds', now() - interval '4 days', 201,
          '{"v":1,"headers":[]}', $1${bucket ? `, ${bucket}` : ""}
        FROM generate_series(${first}, ${Math.min(rows, first + chunk - 1)}) AS n`,
-      [body],
+      [chargeBytes],
     );
   }
   await pool.query("VACUUM ANALYZE latchkey_records");
   await pool.query("CHECKPOINT");
 }
 
-/** @param {string} name */
-async function database(name) {
-  const admin = new pg.Client({ connectionString: server.url });
-  admin.on("error", () => {}); // The server stops at the end, whatever went wrong before.
-  await admin.connect();
-  await admin.query(`CREATE DATABASE ${name}`);
-  const url = new URL(server.url);
-  url.pathname = name;
-  const pool = new pg.Pool({ connectionString: url.href, max: 10 });
-  const workerPool = new pg.Pool({ connectionString: url.href, max: 2 });
-  return {
-    pool,
-    workerPool,
-    async end() {
-      await pool.end();
-      await workerPool.end();
-      await admin.query(`DROP DATABASE ${name} WITH (FORCE)`);
-      await admin.end();
-    },
-  };
-}
-
-/** The tests' own server, in a process of its own, or the one that is named. What is measured is not transformed. */
-async function startServer() {
-  const named = process.env.LATCHKEY_BENCH_POSTGRES_URL;
-  if (named) return { url: named, version: await versionOf(named), async stop() {} };
-  const support = pathToFileURL(
-    fileURLToPath(new URL("../test/support/postgres-server.ts", import.meta.url)),
-  );
-  const script = `
-    import { startPostgres } from ${JSON.stringify(support.href)};
-    const server = await startPostgres({ settings: { shared_buffers: "512MB", max_wal_size: "4GB" } });
-    console.log(server.url);
-    process.stdin.on("end", () => server.remove()).resume();`;
-  const child = spawn(process.execPath, ["--import", "tsx", "--input-type=module", "--eval", script], {
-    stdio: ["pipe", "pipe", "inherit"],
-  });
-  const [url] = await once(createInterface(child.stdout), "line");
-  return {
-    url: String(url),
-    version: await versionOf(String(url)),
-    async stop() {
-      child.stdin.end();
-      await once(child, "exit");
-    },
-  };
-}
-
-/** @param {string} url */
-async function versionOf(url) {
-  const client = new pg.Client({ connectionString: url });
-  await client.connect();
-  const { rows: versions } = await client.query("SHOW server_version");
-  await client.end();
-  return `Postgres ${versions[0].server_version}`;
-}
-
-/**
- * @param {readonly number[]} numbers
- * @param {number} share
- */
-function percentile(numbers, share) {
-  const sorted = [...numbers].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
-}
-
-/** @param {readonly number[]} numbers */
-function median(numbers) {
-  return percentile(numbers, 0.5);
-}
-
-/**
- * @param {readonly number[]} beside
- * @param {readonly number[]} alone
- */
-function ratio(beside, alone) {
-  return (percentile(beside, 0.99) / percentile(alone, 0.99)).toFixed(2);
-}
-
-/** @param {number} number */
-function ms(number) {
-  return `${number.toFixed(1)} ms`;
-}
-
-/** @param {string} line */
-function note(line) {
-  if (process.stderr.isTTY) process.stderr.write(`${line}\n`);
-}
+await answerWhenStarted(import.meta.url, run);

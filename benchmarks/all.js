@@ -1,0 +1,126 @@
+// Every question, one after the other, each in a process of its own; the answers go to RESULTS.md and plots/.
+// `npm run bench` takes less than ten minutes. The names of some files ask only those, and write nothing.
+import { fork } from "node:child_process";
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { barTable } from "./lib/answer.js";
+import { machineFacts } from "./lib/machine.js";
+import { startPostgres } from "./lib/postgres.js";
+import { draw } from "./lib/progress.js";
+import { rounds, seconds } from "./lib/settings.js";
+import { tableMarkdown, tableText } from "./lib/tables.js";
+
+/** @typedef {import("./lib/answer.js").Answer} Answer */
+/** @typedef {{ file: string, expectedSeconds: number, settings?: Record<string, string> }} Question */
+/** @typedef {{ kind: "progress", share: number, line: string } | { kind: "answer", answer: Answer }} Message */
+/** @typedef {Question & { answer: Answer, took: number }} Answered */
+
+/** What each is expected to take only serves the progress bar. */
+/** @type {readonly Question[]} */
+const questions = [
+  { file: "postgres-throughput.js", expectedSeconds: 100 },
+  { file: "postgres-latency.js", expectedSeconds: 55 },
+  { file: "postgres-replays.js", expectedSeconds: 40 },
+  { file: "table-size.js", expectedSeconds: 75 },
+  { file: "waiters.js", expectedSeconds: 30 },
+  { file: "sqlite-throughput.js", expectedSeconds: 40 },
+  { file: "http-overhead.js", expectedSeconds: 100 },
+  { file: "http-postgres.js", expectedSeconds: 32 },
+  { file: "fingerprint.js", expectedSeconds: 16 },
+  { file: "footprint.js", expectedSeconds: 15 },
+  { file: "outbox.js", expectedSeconds: 20, settings: { MESSAGES: "20000" } },
+];
+
+const chosen = process.argv.slice(2);
+const asked = questions.filter(({ file }) => chosen.length === 0 || chosen.includes(file));
+if (asked.length < chosen.length)
+  throw new Error(`there are ${questions.map(({ file }) => file).join(", ")}`);
+const expectedTotal = asked.reduce((sum, { expectedSeconds }) => sum + expectedSeconds, 0);
+
+const begun = performance.now();
+/** @type {Answered[]} */
+const answered = [];
+let expectedSoFar = 0;
+for (const question of asked) {
+  const from = performance.now();
+  const shareOfAll = (/** @type {number} */ share) =>
+    Math.min(0.999, (expectedSoFar + share * question.expectedSeconds) / expectedTotal);
+  try {
+    const answer = await ask(question, (share, line) => draw(shareOfAll(share), `${question.file}: ${line}`));
+    answered.push({ ...question, answer, took: (performance.now() - from) / 1000 });
+  } catch (error) {
+    // The other answers are worth having; what was written before stays as it is.
+    console.error(error);
+    process.exitCode = 1;
+  }
+  expectedSoFar += question.expectedSeconds;
+}
+draw(1, "done");
+const minutes = (performance.now() - begun) / 60_000;
+
+for (const { answer } of answered) {
+  for (const table of answer.tables) console.log(`${table.title}\n\n${tableText(table)}\n`);
+}
+const bars = answered.flatMap(({ answer }) => answer.bars ?? []);
+console.log(tableText(barTable(bars)));
+console.log(`\ntook ${minutes.toFixed(1)} minutes`);
+if (answered.length === questions.length) await write();
+
+/**
+ * @param {Question} question
+ * @param {(share: number, line: string) => void} progress
+ * @returns {Promise<Answer>}
+ */
+function ask({ file, settings }, progress) {
+  const child = fork(fileURLToPath(new URL(file, import.meta.url)), {
+    env: { ...settings, ...process.env, NODE_ENV: "production" },
+  });
+  return new Promise((resolve, reject) => {
+    /** @type {Answer | undefined} */
+    let answer;
+    child.on("message", (/** @type {Message} */ message) => {
+      if (message.kind === "progress") progress(message.share, message.line);
+      else answer = message.answer;
+    });
+    child.on("error", reject);
+    child.on("exit", (code) => {
+      if (answer !== undefined && code === 0) resolve(answer);
+      else reject(new Error(`${file} ended with ${code} and without an answer`));
+    });
+  });
+}
+
+async function write() {
+  const plots = new URL("plots/", import.meta.url);
+  await rm(plots, { recursive: true, force: true });
+  await mkdir(plots);
+  for (const { file, svg } of answered.flatMap(({ answer }) => answer.plots ?? [])) {
+    await writeFile(new URL(file, plots), svg);
+  }
+  const server = await startPostgres();
+  await server.stop();
+  await writeFile(
+    new URL("RESULTS.md", import.meta.url),
+    results(machineFacts({ postgres: server.version })),
+  );
+}
+
+/** @param {readonly (readonly [string, string])[]} facts */
+function results(facts) {
+  const parts = [
+    "# Benchmark results",
+    `Written by \`npm run bench\` in ${minutes.toFixed(1)} minutes: medians of ${rounds} interleaved rounds of ${seconds} s. ` +
+      "Load, library and servers share the processors; on a busy machine look at the ratios, and expect ±20 %.",
+    tableMarkdown({ columns: ["", ""], rows: facts }),
+    "## What was asked for",
+    tableMarkdown(barTable(bars)),
+    ...answered.flatMap(({ file, answer, took }) => [
+      `## \`${file}\``,
+      ...answer.tables.flatMap((table) => [`**${table.title}**`, tableMarkdown(table)]),
+      ...(answer.plots ?? []).map((plot) => `![${plot.title}](plots/${plot.file})`),
+      ...(answer.notes ?? []),
+      `Took ${Math.round(took)} s.`,
+    ]),
+  ];
+  return `${parts.join("\n\n")}\n`;
+}

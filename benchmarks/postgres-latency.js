@@ -1,0 +1,119 @@
+// How long does an operation take on Postgres when requests arrive by themselves, at a rate that nobody slows down?
+import { answerWhenStarted, ms, percent, times, whole } from "./lib/answer.js";
+import { latchkeyOn, plainPool } from "./lib/contenders.js";
+import { closedLoop, openLoop } from "./lib/load.js";
+import { linePlot } from "./lib/plot.js";
+import { withDatabase, withPostgres } from "./lib/postgres.js";
+import { createProgress } from "./lib/progress.js";
+import { interleave, medianOf, turns } from "./lib/rounds.js";
+
+const ours = "Latchkey";
+const pool = "pg pool of 20, two statements";
+const handlerMs = 5;
+/** Arrivals per second. Beyond what saturates the pool there is nothing to learn about it. */
+const rates = /** @type {const} */ ({
+  [pool]: [500, 2_000, 4_000],
+  [ours]: [500, 2_000, 4_000, 8_000, 16_000],
+});
+
+export function run() {
+  return withPostgres((server) => withDatabase(server, measure));
+}
+
+/** @param {string} url */
+async function measure(url) {
+  const contenders = {
+    [pool]: await plainPool(url),
+    [ours]: await latchkeyOn(url),
+  };
+  const plan = Object.entries(rates).flatMap(([contender, ratesOf]) =>
+    ratesOf.map((rate) => ({ contender: /** @type {keyof typeof contenders} */ (contender), rate })),
+  );
+  try {
+    // Connections are made before anything counts: a backlog from the first moments would stay until the end.
+    for (const { operation } of Object.values(contenders)) {
+      await closedLoop({ callers: 64, operation: () => operation() });
+    }
+    const samples = await interleave(
+      Object.fromEntries(
+        plan.map(({ contender, rate }) => [
+          `${contender}: ${rate}/s`,
+          () =>
+            openLoop({
+              rate,
+              handlerMs,
+              operation: (handler) => contenders[contender].operation(undefined, handler),
+            }),
+        ]),
+      ),
+      createProgress(turns(plan.length)),
+    );
+    return report(plan, samples);
+  } finally {
+    for (const { close } of Object.values(contenders)) await close();
+  }
+}
+
+/**
+ * @param {readonly { contender: string, rate: number }[]} plan
+ * @param {Record<string, import("./lib/load.js").OpenSample[]>} samples
+ * @returns {import("./lib/answer.js").Answer}
+ */
+function report(plan, samples) {
+  const at = (
+    /** @type {string} */ contender,
+    /** @type {number} */ rate,
+    /** @type {"p50" | "p90" | "p99" | "failed"} */ quantity,
+  ) => medianOf(samples[`${contender}: ${rate}/s`], quantity);
+  const beside = (/** @type {number} */ rate) => {
+    const ratio = at(ours, rate, "p50") / at(pool, rate, "p50");
+    const what = `open loop, ${whole(rate)}/s: p50 of the pool's`;
+    return { what, asked: "<= 1.1 x", measured: times(ratio), reached: ratio <= 1.1 };
+  };
+  const fast = at(ours, 8_000, "p50");
+  return {
+    tables: [
+      {
+        title: `Open loop on Postgres: Poisson arrivals, a handler of ${handlerMs} ms, whose own time is not counted`,
+        columns: ["contender", "arrivals per second", "p50", "p90", "p99", "failed"],
+        rows: plan.map(({ contender, rate }) => [
+          contender,
+          whole(rate),
+          ms(at(contender, rate, "p50")),
+          ms(at(contender, rate, "p90")),
+          ms(at(contender, rate, "p99")),
+          percent(at(contender, rate, "failed")),
+        ]),
+      },
+    ],
+    bars: [
+      beside(500),
+      beside(2_000),
+      { what: "open loop, 8,000/s: p50", asked: "< 5 ms", measured: ms(fast), reached: fast < 5 },
+    ],
+    plots: [
+      {
+        file: "postgres-latency.svg",
+        title: "Latency over the rate of arrivals",
+        svg: linePlot({
+          title: "What an operation on Postgres adds to its handler (open loop)",
+          xLabel: "arrivals per second",
+          yLabel: "milliseconds",
+          series: [ours, pool].flatMap((contender, kin) =>
+            /** @type {const} */ (["p50", "p99"]).map((quantity) => ({
+              label: `${contender === ours ? ours : "pg pool"}, ${quantity}`,
+              kin,
+              isDashed: quantity === "p99",
+              points: plan
+                .filter((turn) => turn.contender === contender)
+                .map(({ rate }) => ({ x: rate, y: at(contender, rate, quantity) }))
+                .filter(({ y }) => Number.isFinite(y)),
+            })),
+          ),
+        }),
+      },
+    ],
+  };
+}
+
+await answerWhenStarted(import.meta.url, run);

@@ -1,0 +1,95 @@
+// How many answers per second are replayed from Postgres?
+import { randomUUID } from "node:crypto";
+import { answerWhenStarted, ms, ratioBar, times, whole } from "./lib/answer.js";
+import { latchkeyOn, plainPool, withoutGroupCommit } from "./lib/contenders.js";
+import { closedLoop, forEachOf } from "./lib/load.js";
+import { nodeIdempotencyStatements } from "./lib/node-idempotency.js";
+import { withDatabase, withPostgres } from "./lib/postgres.js";
+import { createProgress } from "./lib/progress.js";
+import { interleave, medianOf, turns } from "./lib/rounds.js";
+import { numberOf } from "./lib/settings.js";
+
+/** So many that callers seldom meet at one key: in one process they would share one question. */
+const keyCount = numberOf("KEYS", 10_000);
+const ours = "Latchkey";
+const pool = "pg pool of 20, one SELECT";
+const callerCounts = [64, 256];
+
+export function run() {
+  return withPostgres((server) => withDatabase(server, measure));
+}
+
+/** @param {string} url */
+async function measure(url) {
+  const contenders = {
+    [pool]: await plainPool(url),
+    [ours]: await latchkeyOn(url),
+    "Latchkey, groupCommit: false": await latchkeyOn(url, withoutGroupCommit),
+    "@node-idempotency's statements (stand-in)": await nodeIdempotencyStatements(url, { isLogged: false }),
+  };
+  const keys = Array.from({ length: keyCount }, () => randomUUID());
+  const keyAt = () => keys[Math.floor(Math.random() * keys.length)] ?? "";
+  try {
+    for (const [name, { operation }] of Object.entries(contenders)) {
+      // All Latchkeys have one table, which is filled once.
+      if (name.startsWith(`${ours},`)) continue;
+      await forEachOf(keys, (key) => operation(key));
+    }
+    const plan = callerCounts.flatMap((callers) =>
+      Object.entries(contenders)
+        .filter(([contender]) => callers === 64 || contender === ours || contender === pool)
+        .map(([contender, { replay }]) => ({ contender, callers, replay })),
+    );
+    const samples = await interleave(
+      Object.fromEntries(
+        plan.map(({ contender, callers, replay }) => [
+          `${contender}: ${callers}`,
+          () => closedLoop({ callers, operation: () => replay(keyAt()) }),
+        ]),
+      ),
+      createProgress(turns(plan.length)),
+    );
+    return report(plan, samples);
+  } finally {
+    for (const { close } of Object.values(contenders)) await close();
+  }
+}
+
+/**
+ * @param {readonly { contender: string, callers: number }[]} plan
+ * @param {Record<string, import("./lib/load.js").ClosedSample[]>} samples
+ * @returns {import("./lib/answer.js").Answer}
+ */
+function report(plan, samples) {
+  const rate = (/** @type {string} */ contender, /** @type {number} */ callers) =>
+    medianOf(samples[`${contender}: ${callers}`], "rate");
+  return {
+    tables: [
+      {
+        title: `Replays per second from Postgres, of ${whole(keyCount)} keys at random`,
+        columns: ["contender", "callers", "per second", "p50", "p99", "client CPU per replay", "Latchkey is"],
+        rows: plan.map(({ contender, callers }) => {
+          const sample = samples[`${contender}: ${callers}`];
+          return [
+            contender,
+            String(callers),
+            whole(rate(contender, callers)),
+            ms(medianOf(sample, "p50")),
+            ms(medianOf(sample, "p99")),
+            `${whole(medianOf(sample, "cpu"))} µs`,
+            contender === ours ? "" : times(rate(ours, callers) / rate(contender, callers)),
+          ];
+        }),
+      },
+    ],
+    bars: callerCounts.map((callers) =>
+      ratioBar(`replays, ${callers} callers: the pool`, {
+        rate: rate(ours, callers),
+        of: rate(pool, callers),
+        atLeast: 6,
+      }),
+    ),
+  };
+}
+
+await answerWhenStarted(import.meta.url, run);

@@ -1,0 +1,218 @@
+// How many fresh operations per second does Latchkey do on Postgres, next to the plain pool, pgbench and a peer?
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { answerWhenStarted, ms, ratioBar, times, whole } from "./lib/answer.js";
+import {
+  latchkeyOn,
+  pgbenchScript,
+  plainPool,
+  preparePgbench,
+  withoutGroupCommit,
+} from "./lib/contenders.js";
+import { closedLoop } from "./lib/load.js";
+import { nodeIdempotencyCore, nodeIdempotencyStatements } from "./lib/node-idempotency.js";
+import { barPlot } from "./lib/plot.js";
+import { findPgbench, runPgbench, withDatabase, withPostgres } from "./lib/postgres.js";
+import { createProgress } from "./lib/progress.js";
+import { interleave, medianOf, turns } from "./lib/rounds.js";
+import { seconds } from "./lib/settings.js";
+
+/** @typedef {import("./lib/load.js").ClosedSample} ClosedSample */
+/** @typedef {{ contender: string, callers: number, measure: () => Promise<ClosedSample> }} Turn */
+
+const ours = "Latchkey";
+const oursPlain = "Latchkey, groupCommit: false";
+const pool = "pg pool of 20, two statements";
+const preparedPool = "pg pool of 20, two prepared statements";
+const peer = "@node-idempotency's statements, UNLOGGED as it is (stand-in)";
+const peerWithCore = "@node-idempotency/core, UNLOGGED as it is (stand-in store)";
+const durablePeer = "@node-idempotency's statements, logged (stand-in)";
+const pgbenchName = "pgbench, the pool's statements prepared";
+const pgbenchClients = [8, 16, 32, 64];
+
+export function run() {
+  return withPostgres((server) => withDatabase(server, measure));
+}
+
+/** @param {string} url */
+async function measure(url) {
+  const contenders = {
+    [pool]: await plainPool(url),
+    [preparedPool]: await plainPool(url, { isPrepared: true }),
+    [ours]: await latchkeyOn(url),
+    [oursPlain]: await latchkeyOn(url, withoutGroupCommit),
+    [peer]: await nodeIdempotencyStatements(url, { isLogged: false }),
+    [durablePeer]: await nodeIdempotencyStatements(url, { isLogged: true }),
+    [peerWithCore]: await nodeIdempotencyCore(url),
+  };
+  /** @type {Turn[]} */
+  const plan = [1, 8, 64, 256].flatMap((callers) =>
+    Object.entries(contenders)
+      .filter(([contender]) => callers === 64 || contender === pool || contender === ours)
+      .map(([contender, { operation }]) => ({
+        contender,
+        callers,
+        measure: () => closedLoop({ callers, operation: () => operation() }),
+      })),
+  );
+  const pgbench = findPgbench();
+  const folder = await mkdtemp(join(tmpdir(), "latchkey-bench-"));
+  try {
+    if (pgbench !== undefined)
+      plan.push(...(await pgbenchTurns(pgbench, url, join(folder, "two-statements.sql"))));
+    const samples = await interleave(
+      Object.fromEntries(plan.map((turn) => [`${turn.contender}: ${turn.callers}`, turn.measure])),
+      createProgress(turns(plan.length)),
+    );
+    return report(plan, samples);
+  } finally {
+    for (const { close } of Object.values(contenders)) await close();
+    await rm(folder, { recursive: true });
+  }
+}
+
+/**
+ * @param {string} pgbench
+ * @param {string} url
+ * @param {string} script
+ * @returns {Promise<Turn[]>}
+ */
+async function pgbenchTurns(pgbench, url, script) {
+  await preparePgbench(url);
+  await writeFile(script, pgbenchScript);
+  return pgbenchClients.map((clients) => ({
+    contender: pgbenchName,
+    callers: clients,
+    measure: async () => ({
+      rate: await runPgbench({ pgbench, url, script, clients, seconds }),
+      p50: Number.NaN,
+      p99: Number.NaN,
+      cpu: Number.NaN,
+    }),
+  }));
+}
+
+/**
+ * @param {readonly Turn[]} plan
+ * @param {Record<string, ClosedSample[]>} samples
+ * @returns {import("./lib/answer.js").Answer}
+ */
+function report(plan, samples) {
+  const rate = (/** @type {string} */ contender, /** @type {number} */ callers) =>
+    medianOf(samples[`${contender}: ${callers}`], "rate");
+  const pgbenchBest = Math.max(
+    ...plan.filter((turn) => turn.contender === pgbenchName).map((turn) => rate(pgbenchName, turn.callers)),
+  );
+  const hasPgbench = Number.isFinite(pgbenchBest);
+  const against = (/** @type {number} */ callers, /** @type {number} */ atLeast) =>
+    ratioBar(`fresh keys, ${callers} ${callers === 1 ? "caller" : "callers"}: the pool`, {
+      rate: rate(ours, callers),
+      of: rate(pool, callers),
+      atLeast,
+    });
+  const bars = [
+    against(1, 0.95),
+    against(8, 1.5),
+    against(64, 5),
+    against(256, 7),
+    ratioBar("fresh keys, 64 callers: what @node-idempotency's store sends", {
+      rate: rate(ours, 64),
+      of: rate(peer, 64),
+      atLeast: 8,
+    }),
+    ratioBar("fresh keys, 64 callers: the same through @node-idempotency/core", {
+      rate: rate(ours, 64),
+      of: rate(peerWithCore, 64),
+      atLeast: 8,
+    }),
+  ];
+  if (hasPgbench) {
+    // pgbench has no callers beyond its clients, so its best is held against our best.
+    const best = Math.max(rate(ours, 64), rate(ours, 256));
+    bars.push(
+      ratioBar("fresh keys, best of 64 and 256 callers: the best pgbench", {
+        rate: best,
+        of: pgbenchBest,
+        atLeast: 4,
+      }),
+    );
+  }
+  return {
+    tables: [
+      {
+        title: "Fresh operations per second on Postgres (reserve + complete, 300-byte responses, UUID keys)",
+        columns: [
+          "contender",
+          "callers",
+          "per second",
+          "p50",
+          "p99",
+          "client CPU per operation",
+          "Latchkey is",
+        ],
+        rows: plan.map(({ contender, callers }) => {
+          const sample = samples[`${contender}: ${callers}`];
+          const isTimed = contender !== pgbenchName;
+          const other = rate(contender, callers);
+          const mine = isTimed ? rate(ours, callers) : Math.max(rate(ours, 64), rate(ours, 256));
+          return [
+            contender,
+            String(callers),
+            whole(other),
+            isTimed ? ms(medianOf(sample, "p50")) : "",
+            isTimed ? ms(medianOf(sample, "p99")) : "",
+            isTimed ? `${whole(medianOf(sample, "cpu"))} µs` : "",
+            contender === ours ? "" : times(mine / other),
+          ];
+        }),
+      },
+    ],
+    bars,
+    plots: [
+      {
+        file: "postgres-throughput.svg",
+        title: "Fresh operations per second on Postgres",
+        svg: barPlot({
+          title: "Fresh operations on Postgres, durable unless marked",
+          unit: "operations per second (and of the pool's)",
+          bars: [
+            ...plan
+              .filter(({ callers, contender }) => callers >= 64 && contender !== pgbenchName)
+              .map(({ contender, callers }) => ({
+                label: `${plotNames[contender]}, ${callers} callers`,
+                value: rate(contender, callers),
+                note: times(rate(contender, callers) / rate(pool, callers)),
+                isOurs: contender === ours,
+              })),
+            ...(hasPgbench
+              ? [
+                  {
+                    label: "pgbench, its best",
+                    value: pgbenchBest,
+                    note: times(pgbenchBest / rate(pool, 64)),
+                  },
+                ]
+              : []),
+          ],
+        }),
+      },
+    ],
+    notes: hasPgbench
+      ? []
+      : ["There is no pgbench on this machine: it comes with the server, as in Debian's package postgresql."],
+  };
+}
+
+/** @type {Record<string, string>} */
+const plotNames = {
+  [ours]: "Latchkey",
+  [oursPlain]: "Latchkey, no group commit",
+  [pool]: "pg pool",
+  [preparedPool]: "pg pool, prepared",
+  [peer]: "peer's statements, UNLOGGED",
+  [peerWithCore]: "peer with its core, UNLOGGED",
+  [durablePeer]: "peer's statements, logged",
+};
+
+await answerWhenStarted(import.meta.url, run);
