@@ -1,7 +1,7 @@
 // How many answers per second are replayed from Postgres?
 import { randomUUID } from "node:crypto";
 import { answerWhenStarted, ms, ratioBar, times, whole } from "./lib/answer.js";
-import { latchkeyOn, plainPool, withoutGroupCommit } from "./lib/contenders.js";
+import { latchkeyOn, plainPool, withCache, withoutGroupCommit } from "./lib/contenders.js";
 import { closedLoop, forEachOf } from "./lib/load.js";
 import { nodeIdempotencyStatements } from "./lib/node-idempotency.js";
 import { withDatabase, withPostgres } from "./lib/postgres.js";
@@ -25,6 +25,7 @@ async function measure(url) {
     [pool]: await plainPool(url),
     [ours]: await latchkeyOn(url),
     "Latchkey, groupCommit: false": await latchkeyOn(url, withoutGroupCommit),
+    "Latchkey, with a cache in the process": await latchkeyOn(url, withCache.store, withCache.latchkey),
     "@node-idempotency's statements (stand-in)": await nodeIdempotencyStatements(url, { isLogged: false }),
   };
   const keys = Array.from({ length: keyCount }, () => randomUUID());
@@ -35,6 +36,8 @@ async function measure(url) {
       if (name.startsWith(`${ours},`)) continue;
       await forEachOf(keys, (key) => operation(key));
     }
+    // A cache can only hold what it has seen.
+    for (const { replay } of Object.values(contenders)) await forEachOf(keys, (key) => replay(key));
     const plan = callerCounts.flatMap((callers) =>
       Object.entries(contenders)
         .filter(([contender]) => callers === 64 || contender === ours || contender === pool)

@@ -26,17 +26,25 @@ export function poolOn(url) {
 /** Every call its own statement, as before calls were gathered. */
 export const withoutGroupCommit = { groupCommit: false };
 
+/** Answers that the process has seen are kept in it; what makes them invalid is pushed to it. */
+export const withCache = { store: { listen: true }, latchkey: { cache: {} } };
+
 /**
  * Latchkey as everybody uses it: the public engine on the public store.
  *
  * @param {string} url
  * @param {object} [storeOptions]
+ * @param {object} [latchkeyOptions]
  * @returns {Promise<Contender & { wait(key: string): Promise<unknown> }>} `wait` is a duplicate that waits for the answer
  */
-export async function latchkeyOn(url, storeOptions = {}) {
+export async function latchkeyOn(url, storeOptions = {}, latchkeyOptions = {}) {
   const pool = poolOn(url);
   await migrate(pool);
-  const latchkey = createLatchkey({ store: postgresStore(pool, storeOptions), tenant: "single" });
+  const latchkey = createLatchkey({
+    ...latchkeyOptions,
+    store: postgresStore(pool, storeOptions),
+    tenant: "single",
+  });
   const mustNotRun = () => {
     throw new Error("a duplicate was executed");
   };
