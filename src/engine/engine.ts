@@ -139,13 +139,19 @@ export class Engine {
   }
 
   /** The first of its key in this process: asks the store. */
-  async #lead(flightId: string, arrival: Arrival, waitUntil: number): Promise<Verdict> {
+  #lead(flightId: string, arrival: Arrival, waitUntil: number): Promise<Verdict> {
     const flight = new Flight(arrival.fingerprint);
     this.#flights.set(flightId, flight);
-    let verdict = await this.#reserve(arrival);
-    if (verdict.kind === "inFlight" && arrival.policy.onInFlight === "wait") {
-      verdict = await this.#wait(arrival, waitUntil, verdict);
-    }
+    return this.#reserve(arrival).then((verdict) =>
+      verdict.kind === "inFlight" && arrival.policy.onInFlight === "wait"
+        ? this.#wait(arrival, waitUntil, verdict).then((last) =>
+            this.#decide(flightId, flight, arrival, last),
+          )
+        : this.#decide(flightId, flight, arrival, verdict),
+    );
+  }
+
+  #decide(flightId: string, flight: Flight, arrival: Arrival, verdict: Verdict): Verdict {
     // An execution stays joinable until it is settled; any other verdict is told to those who joined, and forgotten.
     if (verdict.kind === "execute") this.#executing.set(verdict.execution, flight);
     else this.#forget(flightId, flight);
@@ -314,14 +320,14 @@ export class Engine {
     return verdict;
   }
 
-  async #settle(
+  #settle(
     execution: Execution,
     settlement: Settlement,
   ): Promise<SettleAnswer | { readonly kind: "storeDown" }> {
-    const answer = await this.#orUndefined("settle", () => this.#store.settle(execution.lease, settlement));
-    if (answer !== undefined) return answer;
-    this.#unheard.addOutcome(execution, settlement);
-    return { kind: "storeDown" };
+    return this.ask("settle", () => this.#store.settle(execution.lease, settlement)).catch(() => {
+      this.#unheard.addOutcome(execution, settlement);
+      return { kind: "storeDown" };
+    });
   }
 
   #ended(execution: Execution, settled: Settled): void {
@@ -385,27 +391,28 @@ export class Engine {
   }
 
   /** One question to the store, with its time limit; rejects with a StoreError and nothing else. */
-  async ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
-    const { storeTimeoutMs } = this.#options;
-    try {
-      const answer = await this.#storeDeadlines.within(call());
-      if (answer === undefined)
-        throw new StoreError(`the store did not answer "${verb}" within ${storeTimeoutMs} ms`);
-      return answer;
-    } catch (error) {
+  ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
+    const failed = (error: unknown): never => {
       this.events.emit({ type: "store_error", verb, error });
       throw error instanceof StoreError
         ? error
         : new StoreError(`the store failed at "${verb}"`, { cause: error });
+    };
+    let asked: Promise<T>;
+    try {
+      asked = call();
+    } catch (error) {
+      asked = Promise.reject(error);
     }
+    return this.#storeDeadlines.within(asked).then((answer) => {
+      if (answer !== undefined) return answer;
+      const { storeTimeoutMs } = this.#options;
+      return failed(new StoreError(`the store did not answer "${verb}" within ${storeTimeoutMs} ms`));
+    }, failed);
   }
 
-  async #orUndefined<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T | undefined> {
-    try {
-      return await this.ask(verb, call);
-    } catch {
-      return undefined;
-    }
+  #orUndefined<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T | undefined> {
+    return this.ask(verb, call).catch(() => undefined);
   }
 }
 

@@ -260,10 +260,14 @@ export class Execution {
     this.#abortWith(new LeaseLostError("the lease ran out while the store could not be reached"));
   }
 
-  async #settle(settlement: Settlement, response?: StoredResponse): Promise<Settled> {
-    const answer = await this.#host.settle(this, settlement);
-    if (answer.kind === "storeDown") return this.#end({ kind: "storeDown" });
-    return this.confirm(settlement, answer, response);
+  #settle(settlement: Settlement, response?: StoredResponse): Promise<Settled> {
+    return this.#host
+      .settle(this, settlement)
+      .then((answer) =>
+        answer.kind === "storeDown"
+          ? this.#end({ kind: "storeDown" })
+          : this.confirm(settlement, answer, response),
+      );
   }
 
   /** What the store's word on a settlement means. Also used when it comes late. */

@@ -147,8 +147,9 @@ export class Exchange {
     this.#failed(error);
   }
 
-  async #settled(response: StoredResponse): Promise<Finish> {
-    return this.#finishFor(await this.#execution.settle({ kind: "answered", response }), response);
+  #settled(response: StoredResponse): Promise<Finish> {
+    const settling = this.#execution.settle({ kind: "answered", response });
+    return settling.then((settled) => this.#finishFor(settled, response));
   }
 
   /** The answer that the retries will get, as the first client gets it. */

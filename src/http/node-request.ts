@@ -3,6 +3,7 @@ import type { Readable } from "node:stream";
 import { ConfigError } from "../core/errors.ts";
 import type { RequestBody } from "../core/fingerprint.ts";
 import { lastingSocket } from "./lasting-socket.ts";
+import { tapOf } from "./node-body-tap.ts";
 import { type BodyReading, type HttpRequest, RequestAbortedError, splitTarget } from "./request.ts";
 
 /** A Node request as the gate wants it. `native` is what the framework calls its request. */
@@ -35,7 +36,7 @@ class NodeRequest implements HttpRequest {
     return Array.isArray(value) ? value.join(", ") : value;
   }
 
-  body(bytesMax: number): Promise<BodyReading> {
+  body(bytesMax: number): BodyReading | Promise<BodyReading> {
     return readNodeBody(this.#req, bytesMax);
   }
 }
@@ -58,11 +59,13 @@ const bufferedBody = Symbol("latchkey.body");
 type Buffered = IncomingMessage & { [bufferedBody]?: Extract<RequestBody, { kind: "bytes" }> };
 
 /** Reads the whole body and puts it back, so that whoever comes next can read it as if nobody had. */
-export async function readNodeBody(req: IncomingMessage, bytesMax: number): Promise<BodyReading> {
-  const known = (req as Buffered)[bufferedBody];
-  const reading = await bufferNodeBody(req, req, bytesMax);
-  if (known === undefined && (req as Buffered)[bufferedBody] !== undefined) outliveTheClient(req);
-  return reading;
+export function readNodeBody(req: IncomingMessage, bytesMax: number): BodyReading | Promise<BodyReading> {
+  const known = knownBody(req, req, bytesMax);
+  if (known !== undefined) return known;
+  return readAndPutBack(req, req, bytesMax).then((reading) => {
+    if ((req as Buffered)[bufferedBody] !== undefined) outliveTheClient(req);
+    return reading;
+  });
 }
 
 /** Buffers a body that a framework is about to read from `source`, and remembers it for the gate. */
@@ -71,6 +74,11 @@ export async function bufferNodeBody(
   source: Readable,
   bytesMax: number,
 ): Promise<BodyReading> {
+  return knownBody(req, source, bytesMax) ?? readAndPutBack(req, source, bytesMax);
+}
+
+/** What can be said about a body without waiting for it. */
+function knownBody(req: IncomingMessage, source: Readable, bytesMax: number): BodyReading | undefined {
   const known = (req as Buffered)[bufferedBody];
   if (known !== undefined)
     return known.bytes.byteLength > bytesMax ? tooLarge : { kind: "body", body: known };
@@ -80,9 +88,21 @@ export async function bufferNodeBody(
     return tooLarge;
   }
   if (!mayHaveBody(req)) return bytesOf(noBytes);
+  const tap = tapOf(req);
+  const bytes = tap?.bytes;
+  if (bytes !== undefined) return bytesOf(bytes);
+  if (tap === undefined && source.readableDidRead) return { kind: "body", body: bodyLeftByParser(req) };
+  return undefined;
+}
+
+async function readAndPutBack(
+  req: IncomingMessage,
+  source: Readable,
+  bytesMax: number,
+): Promise<BodyReading> {
   // A small body came with the head and is complete as soon as the parser, which is calling us, goes on.
   await undefined;
-  if (source.readableDidRead) return { kind: "body", body: bodyLeftByParser(req) };
+  if (source.readableDidRead) return bodyReadByOthers(req);
   if (source.readableEnded) return bytesOf(noBytes);
   const bytes = await drainAndPutBack(source, bytesMax);
   if (bytes === undefined) {
@@ -93,6 +113,14 @@ export async function bufferNodeBody(
   const body = { kind: "bytes", bytes, isDecoded: source !== (req as Readable) } as const;
   (req as Buffered)[bufferedBody] = body;
   return { kind: "body", body };
+}
+
+/** Somebody else is reading the body, or has read it. A tap keeps what they read; else what they left is all there is. */
+async function bodyReadByOthers(req: IncomingMessage): Promise<BodyReading> {
+  const tap = tapOf(req);
+  if (tap === undefined) return { kind: "body", body: bodyLeftByParser(req) };
+  if (tap.bytes === undefined) await tap.complete(req);
+  return bytesOf(tap.bytes ?? noBytes);
 }
 
 const noBytes = new Uint8Array();
