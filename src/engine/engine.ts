@@ -140,21 +140,19 @@ export class Engine {
 
   /** The first of its key in this process: asks the store. */
   #lead(flightId: string, arrival: Arrival, waitUntil: number): Promise<Verdict> {
-    const flight = new Flight(arrival.fingerprint);
+    const flight = new Flight(flightId, arrival.fingerprint);
     this.#flights.set(flightId, flight);
     return this.#reserve(arrival).then((verdict) =>
       verdict.kind === "inFlight" && arrival.policy.onInFlight === "wait"
-        ? this.#wait(arrival, waitUntil, verdict).then((last) =>
-            this.#decide(flightId, flight, arrival, last),
-          )
-        : this.#decide(flightId, flight, arrival, verdict),
+        ? this.#wait(arrival, waitUntil, verdict).then((last) => this.#decide(flight, arrival, last))
+        : this.#decide(flight, arrival, verdict),
     );
   }
 
-  #decide(flightId: string, flight: Flight, arrival: Arrival, verdict: Verdict): Verdict {
+  #decide(flight: Flight, arrival: Arrival, verdict: Verdict): Verdict {
     // An execution stays joinable until it is settled; any other verdict is told to those who joined, and forgotten.
     if (verdict.kind === "execute") this.#executing.set(verdict.execution, flight);
-    else this.#forget(flightId, flight);
+    else this.#forget(flight);
     flight.decide(verdict);
     return this.#answer(arrival, verdict, { joined: false });
   }
@@ -239,7 +237,7 @@ export class Engine {
   /** One question to the store. */
   async #reserve(arrival: Arrival): Promise<Verdict> {
     const reservedAt = this.runtime.now();
-    const owner = `${this.#processName}-${(++this.#reservations).toString(36)}`;
+    const owner = `${this.#processName}-${++this.#reservations}`;
     const { scope, key, fingerprint, policy } = arrival;
     const { leaseMs, storeTimeoutMs } = this.#options;
     let reservation: Reservation | undefined;
@@ -341,13 +339,13 @@ export class Engine {
     const flight = this.#executing.get(execution);
     if (flight === undefined) return;
     this.#executing.delete(execution);
-    this.#forget(recordIdText(execution.lease), flight);
+    this.#forget(flight);
     flight.settle(settled);
   }
 
   /** By identity: the name may be another request's by now. */
-  #forget(flightId: string, flight: Flight): void {
-    if (this.#flights.get(flightId) === flight) this.#flights.delete(flightId);
+  #forget(flight: Flight): void {
+    if (this.#flights.get(flight.id) === flight) this.#flights.delete(flight.id);
   }
 
   #deadlines(ms: number): Deadlines {

@@ -59,6 +59,7 @@ export class Gate<Native> {
   readonly #rules: ConstructorParameters<typeof Exchange>[0]["rules"];
   readonly #methods: ReadonlySet<string>;
   readonly #keepsRequest: boolean;
+  #lastScope = { tenant: "", scope: "" };
 
   constructor(latchkey: Latchkey, route: RoutePolicy<Native> = {}) {
     const { tenant, fingerprint, reconcile, ...overrides } = route;
@@ -155,7 +156,7 @@ export class Gate<Native> {
     }
 
     const { method, path } = request;
-    const scope = scopeOf({ tenant, policy: policy.scope, method, path });
+    const scope = this.#scope(tenant, method, path);
     const arriving = this.#latchkey.engine.arrive({
       scope,
       key,
@@ -303,6 +304,15 @@ export class Gate<Native> {
       contentEncoding: isAsSent(body) ? request.header("content-encoding") : undefined,
       body,
     });
+  }
+
+  /** The requests of one tenant mostly come together, and where the path does not matter they have one scope. */
+  #scope(tenant: string, method: string, path: string): string {
+    if (this.policy.scope !== "tenant") return scopeOf({ tenant, policy: this.policy.scope, method, path });
+    if (this.#lastScope.tenant !== tenant) {
+      this.#lastScope = { tenant, scope: scopeOf({ tenant, policy: "tenant", method, path }) };
+    }
+    return this.#lastScope.scope;
   }
 
   /** What a worker needs to execute the request again. */
