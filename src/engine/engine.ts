@@ -75,7 +75,7 @@ export class Engine {
     this.#host = {
       events: this.events,
       deadlines: (ms) => this.#deadlines(ms),
-      settle: (execution, settlement) => this.#settle(execution, settlement),
+      settle: (execution, settlement, meaning) => this.#settle(execution, settlement, meaning),
       ended: (execution, settled) => this.#ended(execution, settled),
       store: options.store,
       advance: (execution, advance) =>
@@ -235,13 +235,17 @@ export class Engine {
   }
 
   /** One question to the store. */
-  async #reserve(arrival: Arrival): Promise<Verdict> {
+  #reserve(arrival: Arrival): Promise<Verdict> {
     const reservedAt = this.runtime.now();
     const owner = `${this.#processName}-${++this.#reservations}`;
     const { scope, key, fingerprint, policy } = arrival;
     const { leaseMs, storeTimeoutMs } = this.#options;
-    let reservation: Reservation | undefined;
     let asked: Promise<Reservation> | undefined;
+    const unanswered = (error: unknown): Verdict => {
+      this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, asked);
+      this.events.emit({ type: "store_error", verb: "reserve", error });
+      return storeDownVerdict(arrival);
+    };
     try {
       asked = this.#store.reserve({
         scope,
@@ -256,18 +260,24 @@ export class Engine {
         route: arrival.route,
         request: arrival.request,
       });
-      reservation = await this.#storeDeadlines.within(asked);
+    } catch (error) {
+      return Promise.resolve(unanswered(error));
+    }
+    const answered = (reservation: Reservation | undefined): Verdict => {
       if (reservation === undefined) {
-        throw new StoreError(`the store did not answer a reservation within ${storeTimeoutMs} ms`);
+        return unanswered(
+          new StoreError(`the store did not answer a reservation within ${storeTimeoutMs} ms`),
+        );
       }
       if (reservation.kind === "execute" && this.runtime.now() - reservedAt >= leaseMs) {
-        throw new StoreError("the store's answer took as long as the lease that it granted");
+        return unanswered(new StoreError("the store's answer took as long as the lease that it granted"));
       }
-    } catch (error) {
-      this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, asked);
-      this.events.emit({ type: "store_error", verb: "reserve", error });
-      return storeDownVerdict(arrival);
-    }
+      return this.#verdictOf(reservation, policy, reservedAt);
+    };
+    return this.#storeDeadlines.outcome(asked, answered, unanswered);
+  }
+
+  #verdictOf(reservation: Reservation, policy: Arrival["policy"], reservedAt: number): Verdict {
     switch (reservation.kind) {
       case "execute": {
         const { lease, after, progress, createdAt } = reservation;
@@ -321,11 +331,24 @@ export class Engine {
   #settle(
     execution: Execution,
     settlement: Settlement,
-  ): Promise<SettleAnswer | { readonly kind: "storeDown" }> {
-    return this.ask("settle", () => this.#store.settle(execution.lease, settlement)).catch(() => {
+    meaning: (answer: SettleAnswer | undefined) => Settled,
+  ): Promise<Settled> {
+    const unanswered = (error: unknown): Settled => {
+      this.#storeFailed("settle", error);
       this.#unheard.addOutcome(execution, settlement);
-      return { kind: "storeDown" };
-    });
+      return meaning(undefined);
+    };
+    let asked: Promise<SettleAnswer>;
+    try {
+      asked = this.#store.settle(execution.lease, settlement);
+    } catch (error) {
+      return Promise.resolve(unanswered(error));
+    }
+    return this.#storeDeadlines.outcome(
+      asked,
+      (answer) => (answer === undefined ? unanswered(this.#tooLate("settle")) : meaning(answer)),
+      unanswered,
+    );
   }
 
   #ended(execution: Execution, settled: Settled): void {
@@ -389,28 +412,33 @@ export class Engine {
   }
 
   /** One question to the store, with its time limit; rejects with a StoreError and nothing else. */
-  ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
-    const failed = (error: unknown): never => {
-      this.events.emit({ type: "store_error", verb, error });
+  async ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
+    try {
+      const answer = await this.#storeDeadlines.within(call());
+      if (answer === undefined) throw this.#tooLate(verb);
+      return answer;
+    } catch (error) {
+      this.#storeFailed(verb, error);
       throw error instanceof StoreError
         ? error
         : new StoreError(`the store failed at "${verb}"`, { cause: error });
-    };
-    let asked: Promise<T>;
-    try {
-      asked = call();
-    } catch (error) {
-      asked = Promise.reject(error);
     }
-    return this.#storeDeadlines.within(asked).then((answer) => {
-      if (answer !== undefined) return answer;
-      const { storeTimeoutMs } = this.#options;
-      return failed(new StoreError(`the store did not answer "${verb}" within ${storeTimeoutMs} ms`));
-    }, failed);
   }
 
-  #orUndefined<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T | undefined> {
-    return this.ask(verb, call).catch(() => undefined);
+  #tooLate(verb: StoreVerb): StoreError {
+    return new StoreError(`the store did not answer "${verb}" within ${this.#options.storeTimeoutMs} ms`);
+  }
+
+  #storeFailed(verb: StoreVerb, error: unknown): void {
+    this.events.emit({ type: "store_error", verb, error });
+  }
+
+  async #orUndefined<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await this.ask(verb, call);
+    } catch {
+      return undefined;
+    }
   }
 }
 
