@@ -1,14 +1,19 @@
 import { ServerResponse } from "node:http";
+import { finishListenersName } from "./on-finished.ts";
 
 /** What a captured response does in place of its own methods. */
 export interface Holder {
+  /** Whether the response may have its headers changed as if nobody held it. */
+  readonly leavesHeaders: boolean;
+  /** Whom `on-finished` would call; see there. Undefined when that is no longer our concern. */
+  readonly finishListeners: object | undefined;
   write(chunk: string | Uint8Array, ...rest: unknown[]): boolean;
   end(args: unknown[]): void;
   writeHead(args: unknown[]): void;
   flushHeaders(): void;
   emit(event: string, args: unknown[]): boolean;
   destroy(error: Error | undefined): void;
-  setHeader(name: HeaderMethod, args: unknown[]): void;
+  setHeader(method: HeaderMethod, name: unknown, value: unknown): void;
 }
 
 /** Where a response keeps its holder, so that its methods need no closure of their own for every request. */
@@ -94,12 +99,35 @@ function extendFramework(prototype: object): Below | undefined {
   for (const name of heldNames) {
     const plain = below[name] as (...args: unknown[]) => unknown;
     const ours = held[name] as (...args: unknown[]) => unknown;
-    methods[name] = function (this: Partial<CapturedResponse>, ...args: unknown[]) {
-      const isOurs = this[capture] !== undefined && !this[wrappedBelow]?.has(name);
-      return (isOurs ? ours : plain).apply(this, args);
-    };
+    const isHeader = name === "setHeader" || name === "appendHeader" || name === "removeHeader";
+    methods[name] = isHeader
+      ? // Two parameters instead of a list: frameworks set several headers for each answer.
+        function (this: Partial<CapturedResponse>, header: unknown, value: unknown) {
+          const holder = this[capture];
+          const isOurs =
+            holder !== undefined && !holder.leavesHeaders && this[wrappedBelow]?.has(name) !== true;
+          return (isOurs ? ours : plain).call(this, header, value);
+        }
+      : function (this: Partial<CapturedResponse>, ...args: unknown[]) {
+          const isOurs = this[capture] !== undefined && this[wrappedBelow]?.has(name) !== true;
+          return (isOurs ? ours : plain).apply(this, args);
+        };
   }
   Object.assign(own, methods);
+  Object.defineProperty(own, finishListenersName, {
+    configurable: true,
+    get(this: Partial<CapturedResponse>) {
+      return this[capture]?.finishListeners;
+    },
+    set(this: object, value: unknown) {
+      Object.defineProperty(this, finishListenersName, {
+        value,
+        configurable: true,
+        enumerable: true,
+        writable: true,
+      });
+    },
+  });
   frameworks.set(own, below);
   return below;
 }
@@ -131,16 +159,16 @@ const held = {
     this[capture].destroy(error);
     return this;
   },
-  setHeader(this: CapturedResponse, ...args: unknown[]) {
-    this[capture].setHeader("setHeader", args);
+  setHeader(this: CapturedResponse, name: unknown, value: unknown) {
+    this[capture].setHeader("setHeader", name, value);
     return this;
   },
-  appendHeader(this: CapturedResponse, ...args: unknown[]) {
-    this[capture].setHeader("appendHeader", args);
+  appendHeader(this: CapturedResponse, name: unknown, value: unknown) {
+    this[capture].setHeader("appendHeader", name, value);
     return this;
   },
-  removeHeader(this: CapturedResponse, ...args: unknown[]) {
-    this[capture].setHeader("removeHeader", args);
+  removeHeader(this: CapturedResponse, name: unknown) {
+    this[capture].setHeader("removeHeader", name, undefined);
   },
 };
 

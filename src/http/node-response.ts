@@ -13,7 +13,7 @@ import {
   type Holder,
   hold,
 } from "./node-hold.ts";
-import { adoptFinishListeners } from "./on-finished.ts";
+import { FinishListeners } from "./on-finished.ts";
 
 /** Sends an answer that Latchkey gives itself. */
 export function writeNodeAnswer(res: ServerResponse, answer: HttpAnswer): void {
@@ -62,7 +62,9 @@ export class NodeCapture implements Holder {
   /** What stood in the way before us, such as a compressing middleware: the answer goes out through it. */
   readonly #below: Below;
   readonly #headersBefore: OutgoingHttpHeaders;
-  readonly #finishListeners: { release(): void };
+  /** What `writeHead` is as long as nobody has wrapped it to have a say in the head. */
+  readonly #ownWriteHead: ServerResponse["writeHead"];
+  readonly #finishListeners: FinishListeners;
   /** Whether whoever answers right now is not the handler, while that is still at work. */
   readonly #isOutsider: () => boolean;
   #state: State = "open";
@@ -86,15 +88,24 @@ export class NodeCapture implements Holder {
     this.#exchange = exchange;
     this.#isOutsider = isOutsider;
     this.#below = hold(res);
+    this.#ownWriteHead = res.writeHead;
     this.#headersBefore = res.getHeaders();
+    this.#finishListeners = new FinishListeners(res);
     res[capture] = this;
     this.#shieldSocket();
-    this.#finishListeners = adoptFinishListeners(res);
     exchange.onAnswered((answer, { isHandlerStuck }) => {
       // The handler may still be at work, and break the connection when it fails.
       if (isHandlerStuck) res.shouldKeepAlive = false;
       this.replace(answer);
     });
+  }
+
+  get leavesHeaders(): boolean {
+    return this.#state === "open" && !this.#flowing;
+  }
+
+  get finishListeners(): FinishListeners | undefined {
+    return this.#state === "open" || this.#state === "complete" ? this.#finishListeners : undefined;
   }
 
   /** Whether the answer is complete, whoever gave it. */
@@ -171,7 +182,13 @@ export class NodeCapture implements Holder {
 
   /** Lets middleware that wraps `writeHead` have its say, as it has when Node writes the head by itself. */
   #begin(): void {
-    if (this.#begunStatus === undefined) this.#res.writeHead(this.#res.statusCode);
+    const res = this.#res;
+    if (this.#begunStatus === undefined && res.writeHead === this.#ownWriteHead) {
+      assertHead(res.statusCode, res.statusMessage);
+      this.#begunStatus = res.statusCode;
+      return;
+    }
+    if (this.#begunStatus === undefined) res.writeHead(res.statusCode);
     this.#startOverIfChanged();
   }
 
@@ -179,7 +196,7 @@ export class NodeCapture implements Holder {
     const res = this.#res;
     if (this.#state !== "open" || this.#flowing) {
       // Node itself asks for the head when it sends the first bytes; anybody else comes too late.
-      if (this.#state !== "complete" || this.#flowing) this.ifStillPossible("writeHead", args);
+      if (this.#state !== "complete" || this.#flowing) this.#writeHeadIfPossible(args);
       return;
     }
     const [status, ...rest] = args as [number, ...unknown[]];
@@ -313,7 +330,8 @@ export class NodeCapture implements Holder {
   #send(finish: Extract<Finish, { kind: "send" }>, callback: Callback | undefined): void {
     const res = this.#res;
     if (this.isHeadSent) return;
-    for (const [name, value] of finish.headers) res.setHeader(name, value);
+    const { setHeader } = this.#below;
+    for (const [name, value] of finish.headers) setHeader.call(res, name, value);
     // A wrong one, such as that of an answer which an error page has replaced, would break the connection.
     const length = res.getHeader("content-length");
     if (length !== undefined && Number(length) !== this.#bytes) res.removeHeader("content-length");
@@ -344,23 +362,20 @@ export class NodeCapture implements Holder {
 
   /** Whether Node has made the head into bytes, whatever the handler is told. */
   get isHeadSent(): boolean {
+    if (!this.#flowing) return this.#res.headersSent;
     return Reflect.get(Object.getPrototypeOf(this.#res), "headersSent", this.#res) as boolean;
   }
 
   /** Once the answer is complete or its head is sent, error pages still set headers, and must not fail by it. */
-  setHeader(name: HeaderMethod, args: unknown[]): void {
+  setHeader(method: HeaderMethod, name: unknown, value: unknown): void {
     if (this.#state === "complete") return;
-    if (this.#state === "open" && !this.#flowing) {
-      (this.#below[name] as (...args: unknown[]) => unknown).apply(this.#res, args);
-      return;
-    }
-    this.ifStillPossible(name, args);
+    if (!this.leavesHeaders && this.isHeadSent) return;
+    (this.#below[method] as (name: unknown, value: unknown) => unknown).call(this.#res, name, value);
   }
 
   /** Does to the response what it did before us, unless its head is sent and it would throw. */
-  ifStillPossible(name: HeaderMethod | "writeHead", args: unknown[]): void {
-    if (this.isHeadSent) return;
-    (this.#below[name] as (...args: unknown[]) => unknown).apply(this.#res, args);
+  #writeHeadIfPossible(args: unknown[]): void {
+    if (!this.isHeadSent) this.#below.writeHead.apply(this.#res, args as never);
   }
 }
 
