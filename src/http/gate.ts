@@ -166,7 +166,7 @@ export class Gate<Native> {
       request: this.#keepsRequest ? this.#kept(request, reading.body, tenant) : undefined,
       isClaim,
     });
-    return arriving.then((verdict) => this.#arrivalOf(verdict, request, { scope, key }));
+    return arriving.then((verdict) => this.#arrivalOf(verdict, request, key));
   }
 
   /** The answer to a body that is too large, for frameworks that read it before the request arrives here. */
@@ -196,12 +196,7 @@ export class Gate<Native> {
     });
   }
 
-  #arrivalOf(
-    verdict: Verdict,
-    request: HttpRequest,
-    id: { readonly scope: string; readonly key: string },
-  ): Arrival {
-    const { key } = id;
+  #arrivalOf(verdict: Verdict, request: HttpRequest, key: string): Arrival {
     switch (verdict.kind) {
       case "execute":
         inside.add(request.native as object);
@@ -211,7 +206,7 @@ export class Gate<Native> {
             execution: verdict.execution,
             context: this.#context(key),
             rules: this.#rules,
-            failed: (error) => this.#latchkey.engine.events.emit({ type: "handler_failed", ...id, error }),
+            events: this.#latchkey.engine.events,
           }),
         };
       case "replay":

@@ -22,7 +22,10 @@ export function writeNodeAnswer(res: ServerResponse, answer: HttpAnswer): void {
   res.statusCode = answer.status;
   // They replace what outer middleware has set: a stored answer already holds what it set the first time.
   for (const [name, value] of headersByName(answer.headers)) res.setHeader(name, value);
-  res.end(answer.body);
+  const { body } = answer;
+  // A text goes out in one piece with the head, bytes do not. Every byte is one character of this encoding.
+  if (body.byteLength > textBytesMax) res.end(body);
+  else res.end(bufferOf(body).toString("latin1"), "latin1");
 }
 
 /**
@@ -173,11 +176,7 @@ export class NodeCapture implements Holder {
     if (freesTheKey(status) && this.#isOutsider()) return this.#exchange.interrupt(status);
     return this.#bytes > this.#exchange.responseBytesMax
       ? this.#exchange.finishOmitted(status, this.#bytes)
-      : this.#exchange.finish({
-          status,
-          headers: this.#exchange.kept(this.#res),
-          body: joined(this.#chunks),
-        });
+      : this.#exchange.finishNode(this.#res, joined(this.#chunks));
   }
 
   /** Lets middleware that wraps `writeHead` have its say, as it has when Node writes the head by itself. */
@@ -380,6 +379,12 @@ export class NodeCapture implements Holder {
 }
 
 const noBytes = new Uint8Array();
+
+const textBytesMax = 16_384; // Beyond that, copying costs more than a second piece.
+
+function bufferOf(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
 
 /** Whether a handler that answers this may be executed again: it failed, or by its own word did nothing. */
 function freesTheKey(status: number): boolean {
