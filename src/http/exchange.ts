@@ -104,10 +104,11 @@ export class Exchange {
 
   /** The handler has answered through a Node response. */
   finishNode(
-    res: Pick<ServerResponse, "statusCode" | "getHeaderNames" | "getHeader">,
+    res: Pick<ServerResponse, "getHeaderNames" | "getHeader">,
+    status: number,
     body: Uint8Array,
   ): Promise<Finish> {
-    return this.#settled({ kind: "full", status: res.statusCode, headers: this.#kept(res), body });
+    return this.#settled({ kind: "full", status, headers: this.#kept(res), body });
   }
 
   /** The handler has answered with more than is kept. */

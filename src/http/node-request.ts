@@ -1,9 +1,10 @@
-import { IncomingMessage } from "node:http";
+import { type IncomingHttpHeaders, IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import { ConfigError } from "../core/errors.ts";
 import type { RequestBody } from "../core/fingerprint.ts";
 import { lastingSocket } from "./lasting-socket.ts";
 import { tapOf } from "./node-body-tap.ts";
+import { peek } from "./peek.ts";
 import { type BodyReading, type HttpRequest, RequestAbortedError, splitTarget } from "./request.ts";
 
 /** A Node request as the gate wants it. `native` is what the framework calls its request. */
@@ -18,21 +19,23 @@ class NodeRequest implements HttpRequest {
   readonly native: unknown;
   readonly keyFields: readonly string[];
   readonly #req: IncomingMessage;
+  readonly #headers: IncomingHttpHeaders;
 
   constructor(req: IncomingMessage, native: unknown) {
     // Express and Koa rewrite `url` below a mount point, and keep what the client sent.
-    const target = (req as { originalUrl?: string }).originalUrl ?? req.url ?? "/";
+    const target = peek(req as { originalUrl?: string }, "originalUrl") ?? peek(req, "url") ?? "/";
     const { path, query } = splitTarget(target);
-    this.method = req.method ?? "";
+    this.method = peek(req, "method") ?? "";
     this.path = path;
     this.query = query;
     this.native = native;
-    this.keyFields = keyFieldsOf(req.rawHeaders);
+    this.keyFields = keyFieldsOf(peek(req, "rawHeaders"));
     this.#req = req;
+    this.#headers = peek(req, "headers");
   }
 
   header(name: string): string | undefined {
-    const value = this.#req.headers[name.toLowerCase()];
+    const value = this.#headers[name.toLowerCase()];
     return Array.isArray(value) ? value.join(", ") : value;
   }
 
@@ -79,19 +82,21 @@ export async function bufferNodeBody(
 
 /** What can be said about a body without waiting for it. */
 function knownBody(req: IncomingMessage, source: Readable, bytesMax: number): BodyReading | undefined {
-  const known = (req as Buffered)[bufferedBody];
+  const known = peek(req as Buffered, bufferedBody);
   if (known !== undefined)
     return known.bytes.byteLength > bytesMax ? tooLarge : { kind: "body", body: known };
-  if (Number(req.headers["content-length"]) > bytesMax) {
+  const headers = peek(req, "headers");
+  if (Number(headers["content-length"]) > bytesMax) {
     // The body is of no interest, but an unread one would block the connection.
     source.resume();
     return tooLarge;
   }
-  if (!mayHaveBody(req)) return bytesOf(noBytes);
+  if (!mayHaveBody(req, headers)) return bytesOf(noBytes);
   const tap = tapOf(req);
   const bytes = tap?.bytes;
   if (bytes !== undefined) return bytesOf(bytes);
-  if (tap === undefined && source.readableDidRead) return { kind: "body", body: bodyLeftByParser(req) };
+  if (tap === undefined && peek(source, "readableDidRead"))
+    return { kind: "body", body: bodyLeftByParser(req) };
   return undefined;
 }
 
@@ -131,19 +136,21 @@ function bytesOf(bytes: Uint8Array): BodyReading {
 }
 
 /** RFC 9112: an HTTP/1 request has a body if and only if one of these fields says so. Elsewhere only reading tells. */
-function mayHaveBody(req: IncomingMessage): boolean {
+function mayHaveBody(req: IncomingMessage, headers: IncomingHttpHeaders): boolean {
   if (!(req instanceof IncomingMessage)) return true;
-  if (req.headers["transfer-encoding"] !== undefined) return true;
-  const length = req.headers["content-length"];
+  if (headers["transfer-encoding"] !== undefined) return true;
+  const length = headers["content-length"];
   return length !== undefined && length !== "0";
 }
 
 /** Another middleware consumed the stream. What it left is all there is. */
 function bodyLeftByParser(req: IncomingMessage): RequestBody {
-  const { rawBody, body } = req as { rawBody?: unknown; body?: unknown };
+  const parsed = req as { rawBody?: unknown; body?: unknown };
+  const rawBody = peek(parsed, "rawBody");
+  const body = peek(parsed, "body");
   if (rawBody instanceof Uint8Array) return { kind: "bytes", bytes: rawBody, isDecoded: true };
   if (typeof rawBody === "string") return { kind: "bytes", bytes: Buffer.from(rawBody), isDecoded: true };
-  const contentType = req.headers["content-type"] ?? "";
+  const contentType = peek(req, "headers")["content-type"] ?? "";
   if (/^multipart\//i.test(contentType)) {
     throw new ConfigError(
       "a multipart parser consumed this request before Latchkey saw it, so its files cannot be part of the " +

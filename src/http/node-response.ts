@@ -5,15 +5,9 @@ import { type HttpAnswer, headersByName } from "./answer.ts";
 import type { Exchange, Finish } from "./exchange.ts";
 import { lastingSocket } from "./lasting-socket.ts";
 import { assertHead, restoreHeaders, setHeaders } from "./node-head.ts";
-import {
-  type Below,
-  type CapturedResponse,
-  capture,
-  type HeaderMethod,
-  type Holder,
-  hold,
-} from "./node-hold.ts";
+import { type Below, type HeaderMethod, type Holder, hold } from "./node-hold.ts";
 import { FinishListeners } from "./on-finished.ts";
+import { peek, poke } from "./peek.ts";
 
 /** Sends an answer that Latchkey gives itself. */
 export function writeNodeAnswer(res: ServerResponse, answer: HttpAnswer): void {
@@ -45,7 +39,7 @@ export function captureNodeResponse(
   exchange: Exchange,
   isOutsider = () => !exchange.isInside,
 ): NodeCapture | undefined {
-  if (!res.headersSent) return new NodeCapture(res, exchange, isOutsider);
+  if (!peek(res, "headersSent")) return new NodeCapture(res, exchange, isOutsider);
   void exchange.abandon("the request was answered by somebody else before it was executed");
   return undefined;
 }
@@ -60,7 +54,7 @@ type Chunk = string | Uint8Array;
 type State = "open" | "complete" | "sending" | "spent";
 
 export class NodeCapture implements Holder {
-  readonly #res: CapturedResponse;
+  readonly #res: ServerResponse;
   readonly #exchange: Exchange;
   /** What stood in the way before us, such as a compressing middleware: the answer goes out through it. */
   readonly #below: Below;
@@ -84,17 +78,16 @@ export class NodeCapture implements Holder {
   #brokenOff = false;
   #unconfirmedWrites: Set<() => void> | undefined;
   #clientGone = false;
+  wrappedBelow: ReadonlySet<string> | undefined;
 
-  constructor(response: ServerResponse, exchange: Exchange, isOutsider: () => boolean) {
-    const res = response as CapturedResponse;
+  constructor(res: ServerResponse, exchange: Exchange, isOutsider: () => boolean) {
     this.#res = res;
     this.#exchange = exchange;
     this.#isOutsider = isOutsider;
-    this.#below = hold(res);
-    this.#ownWriteHead = res.writeHead;
     this.#headersBefore = res.getHeaders();
     this.#finishListeners = new FinishListeners(res);
-    res[capture] = this;
+    this.#below = hold(res, this);
+    this.#ownWriteHead = peek(res, "writeHead");
     this.#shieldSocket();
     exchange.onAnswered((answer, { isHandlerStuck }) => {
       // The handler may still be at work, and break the connection when it fails.
@@ -147,7 +140,8 @@ export class NodeCapture implements Holder {
     if (typeof chunk === "string" && isUtf8(args[1]) && this.#bytes === 0) this.#text = chunk;
     const last = chunk === undefined || chunk === null ? noBytes : toBytes(chunk, args[1]);
     this.#keep(last);
-    const { statusCode, statusMessage } = this.#res;
+    const statusCode = peek(this.#res, "statusCode");
+    const statusMessage = peek(this.#res, "statusMessage");
     this.#complete();
     this.#settle().then(
       (finish) => {
@@ -160,9 +154,10 @@ export class NodeCapture implements Holder {
             this.#sendEnd(last, callback);
             return;
           }
-          this.#res.statusCode = statusCode;
-          // HTTP/2 has no such thing, and complains when one is set.
-          if (this.#res.statusMessage !== statusMessage) this.#res.statusMessage = statusMessage;
+          // Writing is dear, and HTTP/2 has no status message and complains when one is set.
+          if (peek(this.#res, "statusCode") !== statusCode) poke(this.#res, "statusCode", statusCode);
+          if (peek(this.#res, "statusMessage") !== statusMessage)
+            poke(this.#res, "statusMessage", statusMessage);
           this.#send(finish, callback);
         });
       },
@@ -171,23 +166,26 @@ export class NodeCapture implements Holder {
   }
 
   #settle(): Promise<Finish> {
-    const status = this.#res.statusCode;
+    const status = peek(this.#res, "statusCode");
     // A middleware that limits the time, for instance. That it gave up says nothing about what the handler has done.
     if (freesTheKey(status) && this.#isOutsider()) return this.#exchange.interrupt(status);
     return this.#bytes > this.#exchange.responseBytesMax
       ? this.#exchange.finishOmitted(status, this.#bytes)
-      : this.#exchange.finishNode(this.#res, joined(this.#chunks));
+      : this.#exchange.finishNode(this.#res, status, joined(this.#chunks));
   }
 
   /** Lets middleware that wraps `writeHead` have its say, as it has when Node writes the head by itself. */
   #begin(): void {
     const res = this.#res;
-    if (this.#begunStatus === undefined && res.writeHead === this.#ownWriteHead) {
-      assertHead(res.statusCode, res.statusMessage);
-      this.#begunStatus = res.statusCode;
-      return;
+    if (this.#begunStatus === undefined) {
+      const status = peek(res, "statusCode");
+      if (peek(res, "writeHead") === this.#ownWriteHead) {
+        assertHead(status, peek(res, "statusMessage"));
+        this.#begunStatus = status;
+        return;
+      }
+      res.writeHead(status);
     }
-    if (this.#begunStatus === undefined) res.writeHead(res.statusCode);
     this.#startOverIfChanged();
   }
 
@@ -210,9 +208,9 @@ export class NodeCapture implements Holder {
 
   /** What is given another status after it was begun is another answer: in all likelihood, an error page. */
   #startOverIfChanged(): void {
-    const { statusCode, statusMessage } = this.#res;
+    const statusCode = peek(this.#res, "statusCode");
     if (this.#begunStatus === statusCode) return;
-    assertHead(statusCode, statusMessage);
+    assertHead(statusCode, this.#res.statusMessage);
     this.#begunStatus = statusCode;
     this.#brokenOff = this.#flowing;
     this.#chunks.length = 0;
@@ -280,7 +278,7 @@ export class NodeCapture implements Holder {
   }
 
   #shieldSocket(): void {
-    const { socket } = this.#res;
+    const socket = peek(this.#res, "socket");
     // A response that waits behind another one gets its socket later, and one of HTTP/2 has none of its own.
     if (socket === null || !Object.hasOwn(this.#res, "socket")) return;
     this.#socket = socket;
@@ -361,7 +359,7 @@ export class NodeCapture implements Holder {
 
   /** Whether Node has made the head into bytes, whatever the handler is told. */
   get isHeadSent(): boolean {
-    if (!this.#flowing) return this.#res.headersSent;
+    if (!this.#flowing) return peek(this.#res, "headersSent");
     return Reflect.get(Object.getPrototypeOf(this.#res), "headersSent", this.#res) as boolean;
   }
 
@@ -397,7 +395,7 @@ function override(res: ServerResponse, name: string, value: boolean): void {
 
 /** Whether `writableEnded` says that the answer is complete. It follows a field of HTTP/1 responses, but not of HTTP/2. */
 function markEnded(res: ServerResponse, ended: boolean): void {
-  if (Object.hasOwn(res, "finished")) (res as { finished: boolean }).finished = ended;
+  if (Object.hasOwn(res, "finished")) poke(res as { finished: boolean }, "finished", ended);
   else if (ended) override(res, "writableEnded", true);
   else Reflect.deleteProperty(res, "writableEnded");
 }
@@ -410,7 +408,7 @@ function markClosed(res: ServerResponse, closed: boolean): void {
 }
 
 function replaceSocket(res: ServerResponse, socket: Socket): void {
-  (res as { socket: Socket }).socket = socket;
+  poke(res as { socket: Socket }, "socket", socket);
 }
 
 function callbackIn(args: unknown[]): Callback | undefined {

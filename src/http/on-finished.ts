@@ -1,4 +1,5 @@
 import type { ServerResponse } from "node:http";
+import { peek } from "./peek.ts";
 
 type Listener = (error: unknown, res: ServerResponse) => void;
 
@@ -20,7 +21,7 @@ export class FinishListeners {
 
   constructor(res: ServerResponse) {
     this.#res = res;
-    const known = (res as WithListeners)[finishListenersName];
+    const known = peek(res as WithListeners, finishListenersName);
     if (known?.queue) this.#queue = known.queue.splice(0);
     // A held response of a framework finds them through its holder, and needs no property of its own.
     if (known !== undefined || !(finishListenersName in res))
