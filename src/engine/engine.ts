@@ -334,7 +334,7 @@ export class Engine {
     meaning: (answer: SettleAnswer | undefined) => Settled,
   ): Promise<Settled> {
     const unanswered = (error: unknown): Settled => {
-      this.#storeFailed("settle", error);
+      this.events.emit({ type: "store_error", verb: "settle", error });
       this.#unheard.addOutcome(execution, settlement);
       return meaning(undefined);
     };
@@ -418,7 +418,7 @@ export class Engine {
       if (answer === undefined) throw this.#tooLate(verb);
       return answer;
     } catch (error) {
-      this.#storeFailed(verb, error);
+      this.events.emit({ type: "store_error", verb, error });
       throw error instanceof StoreError
         ? error
         : new StoreError(`the store failed at "${verb}"`, { cause: error });
@@ -427,10 +427,6 @@ export class Engine {
 
   #tooLate(verb: StoreVerb): StoreError {
     return new StoreError(`the store did not answer "${verb}" within ${this.#options.storeTimeoutMs} ms`);
-  }
-
-  #storeFailed(verb: StoreVerb, error: unknown): void {
-    this.events.emit({ type: "store_error", verb, error });
   }
 
   async #orUndefined<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T | undefined> {
