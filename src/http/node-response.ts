@@ -1,3 +1,4 @@
+import { isAscii } from "node:buffer";
 import type { OutgoingHttpHeader, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { notProcessedStatuses } from "../engine/execution.ts";
@@ -17,9 +18,10 @@ export function writeNodeAnswer(res: ServerResponse, answer: HttpAnswer): void {
   // They replace what outer middleware has set: a stored answer already holds what it set the first time.
   for (const [name, value] of headersByName(answer.headers)) res.setHeader(name, value);
   const { body } = answer;
-  // A text goes out in one piece with the head, bytes do not. Every byte is one character of this encoding.
-  if (body.byteLength > textBytesMax) res.end(body);
-  else res.end(bufferOf(body).toString("latin1"), "latin1");
+  // A text goes out in one piece with the head, bytes do not. ASCII is the same in every encoding, so that a middleware
+  // which takes the encoding for granted cannot spoil it.
+  const isText = body.byteLength <= textBytesMax && isAscii(body);
+  res.end(isText ? bufferOf(body).toString("latin1") : body);
 }
 
 /**
