@@ -2,6 +2,7 @@ import type { Request, RequestHandler } from "express";
 import { Gate, type RoutePolicy } from "../http/gate.ts";
 import { nodeRequest } from "../http/node-request.ts";
 import { captureNodeResponse, writeNodeAnswer } from "../http/node-response.ts";
+import { peek } from "../http/peek.ts";
 import { answerStatus } from "../http/status.ts";
 import type { Latchkey } from "../latchkey.ts";
 
@@ -18,7 +19,7 @@ import type { Latchkey } from "../latchkey.ts";
 export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Request>): RequestHandler {
   const gate = new Gate(latchkey, policy);
   return (req, res, next) => {
-    if (!gate.protects(req.method)) return next();
+    if (!gate.protects(peek(req, "method"))) return next();
     // Express 4 does not look at a returned promise, so every path ends in a call of `next` or an answer.
     gate.arrive(nodeRequest(req, req)).then((arrival) => {
       if (arrival.kind === "pass") return next();

@@ -9,6 +9,7 @@ import type {
 } from "fastify";
 import { type HttpAnswer, headersByName } from "../http/answer.ts";
 import { Gate, type RoutePolicy } from "../http/gate.ts";
+import { tapNodeBody } from "../http/node-body-tap.ts";
 import { bufferNodeBody, nodeRequest } from "../http/node-request.ts";
 import { captureNodeResponse } from "../http/node-response.ts";
 import { answerStatus } from "../http/status.ts";
@@ -47,8 +48,8 @@ export function idempotent(
       const gate = new Gate(latchkey, typeof choice === "object" ? { ...policy, ...choice } : policy);
       const methods = Array.isArray(route.method) ? route.method : [route.method];
       if (!methods.some((method) => gate.protects(method))) return;
-      // The body is read before Fastify parses it, and the request is let in only after it was validated and after
-      // the route's own hooks, which are where callers are authenticated.
+      // The body is kept on its way to Fastify's parser, and the request is let in only after it was validated and
+      // after the route's own hooks, which are where callers are authenticated.
       route.preParsing = [...listOf(route.preParsing), bufferBody(gate)];
       route.preHandler = [...listOf(route.preHandler), letIn(gate)];
     });
@@ -76,8 +77,13 @@ function bufferBody(gate: Gate<FastifyRequest>): preParsingHookHandler {
       done(null, payload);
       return;
     }
+    const { requestBytesMax } = gate.policy;
+    if (tapNodeBody(request.raw, payload as Readable, requestBytesMax)) {
+      done(null, payload);
+      return;
+    }
     // Another hook may have replaced the stream, to decompress it for instance: what Fastify parses is what counts.
-    bufferNodeBody(request.raw, payload as Readable, gate.policy.requestBytesMax).then((reading) => {
+    bufferNodeBody(request.raw, payload as Readable, requestBytesMax).then((reading) => {
       if (reading.kind === "body") done(null, payload);
       else send(reply, gate.tooLarge(nodeRequest(request.raw, request)));
     }, done);

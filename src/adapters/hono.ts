@@ -1,3 +1,4 @@
+import type { IncomingMessage } from "node:http";
 import type { Context, Handler, MiddlewareHandler } from "hono";
 import { fetchRequest, readFetchBody, runFetchHandler, toResponse } from "../http/fetch.ts";
 import { Gate, type RoutePolicy } from "../http/gate.ts";
@@ -55,6 +56,29 @@ function outerHeaders(c: Context): Headers {
   return c.newResponse(null).headers;
 }
 
+type Incoming = IncomingMessage & { rawBody?: Uint8Array };
+
+/** What Hono's server for Node makes its request of, if nobody has touched the body. */
+function unreadIncoming(c: Context): Incoming | undefined {
+  const { incoming } = (c.env ?? {}) as { incoming?: Incoming };
+  if (incoming?.httpVersionMajor !== 1 || typeof incoming.unshift !== "function") return undefined;
+  return incoming.readableDidRead || "rawBody" in incoming ? undefined : incoming;
+}
+
+/** Loaded when the first request comes that needs it: Hono also runs where there is no Node. */
+let nodeRequests: typeof import("../http/node-request.ts") | undefined;
+
+/** That server takes a body from here if it is there, which saves making a second request with the body of the first. */
+async function readIncoming(incoming: Incoming, bytesMax: number): Promise<BodyReading> {
+  nodeRequests ??= await import("../http/node-request.ts");
+  const reading = await nodeRequests.readNodeBody(incoming, bytesMax);
+  if (reading.kind === "body" && reading.body.kind === "bytes" && reading.body.bytes.byteLength > 0) {
+    const { buffer, byteOffset, byteLength } = reading.body.bytes;
+    incoming.rawBody = Buffer.from(buffer, byteOffset, byteLength);
+  }
+  return reading;
+}
+
 /** Reads the body, and puts it back for handlers that read through `c.req` and for those that take `c.req.raw`. */
 class ReadableAgain {
   readonly #c: Context;
@@ -68,6 +92,8 @@ class ReadableAgain {
     const { req } = this.#c;
     // What was read through `c.req` before is remembered there, whatever became of the request itself.
     const isRemembered = Object.keys(req.bodyCache).length > 0;
+    const incoming = isRemembered || req.raw.bodyUsed ? undefined : unreadIncoming(this.#c);
+    if (incoming !== undefined) return readIncoming(incoming, bytesMax);
     const bytes = isRemembered
       ? new Uint8Array(await req.arrayBuffer())
       : await readFetchBody(req.raw, bytesMax);

@@ -21,7 +21,7 @@ import { Events, type ReserveOutcome, type StoreVerb } from "./events.ts";
 import { Execution, type ExecutionHost, type Settled } from "./execution.ts";
 import { Flight } from "./flight.ts";
 import { Leases } from "./leases.ts";
-import { ReplayCache, type ReplayCacheOptions } from "./replay-cache.ts";
+import { type CacheTicket, ReplayCache, type ReplayCacheOptions } from "./replay-cache.ts";
 import type { Runtime } from "./runtime.ts";
 import { Unheard } from "./unheard.ts";
 import { type Arrival, inFlightRetryAfterMs, type Verdict } from "./verdict.ts";
@@ -82,7 +82,7 @@ export class Engine {
     this.#host = {
       events: this.events,
       deadlines: (ms) => this.#deadlines(ms),
-      settle: (execution, settlement) => this.#settle(execution, settlement),
+      settle: (execution, settlement, meaning) => this.#settle(execution, settlement, meaning),
       ended: (execution, settled) => this.#ended(execution, settled),
       store: options.store,
       advance: (execution, advance) =>
@@ -163,16 +163,20 @@ export class Engine {
   }
 
   /** The first of its key in this process: asks the store. */
-  async #lead(flightId: string, arrival: Arrival, waitUntil: number): Promise<Verdict> {
-    const flight = new Flight(arrival.fingerprint);
+  #lead(flightId: string, arrival: Arrival, waitUntil: number): Promise<Verdict> {
+    const flight = new Flight(flightId, arrival.fingerprint);
     this.#flights.set(flightId, flight);
-    let verdict = await this.#reserve(arrival);
-    if (verdict.kind === "inFlight" && arrival.policy.onInFlight === "wait") {
-      verdict = await this.#wait(arrival, waitUntil, verdict);
-    }
+    return this.#reserve(arrival).then((verdict) =>
+      verdict.kind === "inFlight" && arrival.policy.onInFlight === "wait"
+        ? this.#wait(arrival, waitUntil, verdict).then((last) => this.#decide(flight, arrival, last))
+        : this.#decide(flight, arrival, verdict),
+    );
+  }
+
+  #decide(flight: Flight, arrival: Arrival, verdict: Verdict): Verdict {
     // An execution stays joinable until it is settled; any other verdict is told to those who joined, and forgotten.
     if (verdict.kind === "execute") this.#executing.set(verdict.execution, flight);
-    else this.#forget(flightId, flight);
+    else this.#forget(flight);
     flight.decide(verdict);
     return this.#answer(arrival, verdict, { joined: false });
   }
@@ -255,14 +259,18 @@ export class Engine {
   }
 
   /** One question to the store. */
-  async #reserve(arrival: Arrival): Promise<Verdict> {
+  #reserve(arrival: Arrival): Promise<Verdict> {
     const ticket = this.#cache?.ticket();
     const reservedAt = this.runtime.now();
-    const owner = `${this.#processName}-${(++this.#reservations).toString(36)}`;
+    const owner = `${this.#processName}-${++this.#reservations}`;
     const { scope, key, fingerprint, policy } = arrival;
     const { leaseMs, storeTimeoutMs } = this.#options;
-    let reservation: Reservation | undefined;
     let asked: Promise<Reservation> | undefined;
+    const unanswered = (error: unknown): Verdict => {
+      this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, asked);
+      this.events.emit({ type: "store_error", verb: "reserve", error });
+      return storeDownVerdict(arrival);
+    };
     try {
       asked = this.#store.reserve({
         scope,
@@ -277,18 +285,25 @@ export class Engine {
         route: arrival.route,
         request: arrival.request,
       });
-      reservation = await this.#storeDeadlines.within(asked);
+    } catch (error) {
+      return Promise.resolve(unanswered(error));
+    }
+    const answered = (reservation: Reservation | undefined): Verdict => {
       if (reservation === undefined) {
-        throw new StoreError(`the store did not answer a reservation within ${storeTimeoutMs} ms`);
+        return unanswered(
+          new StoreError(`the store did not answer a reservation within ${storeTimeoutMs} ms`),
+        );
       }
       if (reservation.kind === "execute" && this.runtime.now() - reservedAt >= leaseMs) {
-        throw new StoreError("the store's answer took as long as the lease that it granted");
+        return unanswered(new StoreError("the store's answer took as long as the lease that it granted"));
       }
-    } catch (error) {
-      this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, asked);
-      this.events.emit({ type: "store_error", verb: "reserve", error });
-      return storeDownVerdict(arrival);
-    }
+      if (reservation.kind === "replay") this.#cache?.keep(ticket, arrival, reservation);
+      return this.#verdictOf(reservation, policy, reservedAt);
+    };
+    return this.#storeDeadlines.outcome(asked, answered, unanswered);
+  }
+
+  #verdictOf(reservation: Reservation, policy: Arrival["policy"], reservedAt: number): Verdict {
     switch (reservation.kind) {
       case "execute": {
         const { lease, after, progress, createdAt } = reservation;
@@ -311,8 +326,6 @@ export class Engine {
       case "pending":
         return { kind: "accepted", retryAfterMs: inFlightRetryAfterMs };
       case "replay":
-        this.#cache?.keep(ticket, arrival, reservation);
-        return reservation;
       case "absent":
       case "mismatch":
       case "unknown":
@@ -341,19 +354,41 @@ export class Engine {
     return verdict;
   }
 
-  async #settle(
+  #settle(
     execution: Execution,
     settlement: Settlement,
-  ): Promise<SettleAnswer | { readonly kind: "storeDown" }> {
+    meaning: (answer: SettleAnswer | undefined) => Settled,
+  ): Promise<Settled> {
     const ticket = this.#cache?.ticket();
-    const answer = await this.#orUndefined("settle", () => this.#store.settle(execution.lease, settlement));
-    if (answer !== undefined) {
-      const fingerprint = this.#executing.get(execution)?.fingerprint;
-      this.#cache?.keepSettled(ticket, { ...execution.lease, fingerprint }, settlement, answer);
-      return answer;
+    const unanswered = (error: unknown): Settled => {
+      this.events.emit({ type: "store_error", verb: "settle", error });
+      this.#unheard.addOutcome(execution, settlement);
+      return meaning(undefined);
+    };
+    let asked: Promise<SettleAnswer>;
+    try {
+      asked = this.#store.settle(execution.lease, settlement);
+    } catch (error) {
+      return Promise.resolve(unanswered(error));
     }
-    this.#unheard.addOutcome(execution, settlement);
-    return { kind: "storeDown" };
+    const answered = (answer: SettleAnswer | undefined): Settled => {
+      if (answer === undefined) return unanswered(this.#tooLate("settle"));
+      this.#keepSettled(ticket, execution, settlement, answer);
+      return meaning(answer);
+    };
+    return this.#storeDeadlines.outcome(asked, answered, unanswered);
+  }
+
+  /** Called while the execution is still known to be under way. */
+  #keepSettled(
+    ticket: CacheTicket | undefined,
+    execution: Execution,
+    settlement: Settlement,
+    answer: SettleAnswer,
+  ): void {
+    if (this.#cache === undefined) return;
+    const fingerprint = this.#executing.get(execution)?.fingerprint;
+    this.#cache.keepSettled(ticket, { ...execution.lease, fingerprint }, settlement, answer);
   }
 
   #ended(execution: Execution, settled: Settled): void {
@@ -367,13 +402,13 @@ export class Engine {
     const flight = this.#executing.get(execution);
     if (flight === undefined) return;
     this.#executing.delete(execution);
-    this.#forget(recordIdText(execution.lease), flight);
+    this.#forget(flight);
     flight.settle(settled);
   }
 
   /** By identity: the name may be another request's by now. */
-  #forget(flightId: string, flight: Flight): void {
-    if (this.#flights.get(flightId) === flight) this.#flights.delete(flightId);
+  #forget(flight: Flight): void {
+    if (this.#flights.get(flight.id) === flight) this.#flights.delete(flight.id);
   }
 
   #deadlines(ms: number): Deadlines {
@@ -419,11 +454,9 @@ export class Engine {
 
   /** One question to the store, with its time limit; rejects with a StoreError and nothing else. */
   async ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
-    const { storeTimeoutMs } = this.#options;
     try {
       const answer = await this.#storeDeadlines.within(call());
-      if (answer === undefined)
-        throw new StoreError(`the store did not answer "${verb}" within ${storeTimeoutMs} ms`);
+      if (answer === undefined) throw this.#tooLate(verb);
       return answer;
     } catch (error) {
       this.events.emit({ type: "store_error", verb, error });
@@ -431,6 +464,10 @@ export class Engine {
         ? error
         : new StoreError(`the store failed at "${verb}"`, { cause: error });
     }
+  }
+
+  #tooLate(verb: StoreVerb): StoreError {
+    return new StoreError(`the store did not answer "${verb}" within ${this.#options.storeTimeoutMs} ms`);
   }
 
   async #orUndefined<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T | undefined> {

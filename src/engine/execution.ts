@@ -70,10 +70,12 @@ export interface Flow {
 export interface ExecutionHost {
   readonly events: Events;
   deadlines(ms: number): Deadlines;
+  /** Tells the store, and resolves with what `meaning` makes of its answer; of none, if the store gave none. */
   settle(
     execution: Execution,
     settlement: Settlement,
-  ): Promise<SettleAnswer | { readonly kind: "storeDown" }>;
+    meaning: (answer: SettleAnswer | undefined) => Settled,
+  ): Promise<Settled>;
   /** The execution needs its lease no longer. */
   ended(execution: Execution, settled: Settled): void;
   readonly store: Store;
@@ -260,10 +262,10 @@ export class Execution {
     this.#abortWith(new LeaseLostError("the lease ran out while the store could not be reached"));
   }
 
-  async #settle(settlement: Settlement, response?: StoredResponse): Promise<Settled> {
-    const answer = await this.#host.settle(this, settlement);
-    if (answer.kind === "storeDown") return this.#end({ kind: "storeDown" });
-    return this.confirm(settlement, answer, response);
+  #settle(settlement: Settlement, response?: StoredResponse): Promise<Settled> {
+    return this.#host.settle(this, settlement, (answer) =>
+      answer === undefined ? this.#end({ kind: "storeDown" }) : this.confirm(settlement, answer, response),
+    );
   }
 
   /** What the store's word on a settlement means. Also used when it comes late. */
@@ -320,8 +322,8 @@ export class Execution {
     // handler that long to notice its signal before anybody else may begin.
     if (this.#policy.onCrash === "reconcile" || this.flow?.failureMeans === "unknown") {
       const settlement = this.#suspension(reason);
-      this.#settling = this.#host.settle(this, settlement).then((answer) => {
-        if (answer.kind !== "storeDown") this.confirm(settlement, answer);
+      this.#settling = this.#host.settle(this, settlement, (answer) => {
+        if (answer !== undefined) this.confirm(settlement, answer);
         return this.#end({ kind: "timedOut" });
       });
     } else {

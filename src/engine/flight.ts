@@ -4,16 +4,19 @@ import type { Verdict } from "./verdict.ts";
 
 /**
  * A request that this process is asking the store about, or executing. Its duplicates in the same process join it
- * instead of asking the store again. The promises are made only if somebody joins: most requests have no duplicate.
+ * instead of asking the store again. What joining needs is made only if somebody joins: most requests have no duplicate.
  */
 export class Flight {
+  /** What it is found by. */
+  readonly id: string;
   readonly fingerprint: string;
   #verdict: Verdict | undefined;
   #settled: Settled | undefined;
-  #verdictWaiters: ((verdict: Verdict) => void)[] = [];
-  #settledWaiters: ((settled: Settled) => void)[] = [];
+  #verdictWaiters: ((verdict: Verdict) => void)[] | undefined;
+  #settledWaiters: ((settled: Settled) => void)[] | undefined;
 
-  constructor(fingerprint: string) {
+  constructor(id: string, fingerprint: string) {
+    this.id = id;
     this.fingerprint = fingerprint;
   }
 
@@ -24,18 +27,27 @@ export class Flight {
 
   decide(verdict: Verdict): void {
     this.#verdict = verdict;
-    for (const tell of this.#verdictWaiters.splice(0)) tell(verdict);
+    const waiters = this.#verdictWaiters;
+    if (waiters === undefined) return;
+    this.#verdictWaiters = undefined;
+    for (const tell of waiters) tell(verdict);
   }
 
   settle(settled: Settled): void {
     this.#settled = settled;
-    for (const tell of this.#settledWaiters.splice(0)) tell(settled);
+    const waiters = this.#settledWaiters;
+    if (waiters === undefined) return;
+    this.#settledWaiters = undefined;
+    for (const tell of waiters) tell(settled);
   }
 
   /** What the first request was told to do. */
   verdict(): Promise<Verdict> {
     if (this.#verdict !== undefined) return Promise.resolve(this.#verdict);
-    return new Promise((resolve) => this.#verdictWaiters.push(resolve));
+    return new Promise((resolve) => {
+      this.#verdictWaiters ??= [];
+      this.#verdictWaiters.push(resolve);
+    });
   }
 
   /** How its execution ended; undefined if that takes longer than `ms`. */
@@ -43,6 +55,7 @@ export class Flight {
     if (this.#settled !== undefined) return Promise.resolve(this.#settled);
     return new Promise((resolve) => {
       const cancel = runtime.setTimer(() => resolve(undefined), ms);
+      this.#settledWaiters ??= [];
       this.#settledWaiters.push((settled) => {
         cancel();
         resolve(settled);

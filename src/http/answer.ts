@@ -35,7 +35,7 @@ export function problemAnswer(
       ["content-type", "application/problem+json"],
       ["cache-control", "no-store"],
       ...(retryAfterMs === undefined ? [] : [retryAfter(retryAfterMs)]),
-      ...echo(context),
+      ...firstAnswerHeaders(context, undefined),
     ],
     body: encoder.encode(JSON.stringify(document)),
   };
@@ -47,11 +47,8 @@ export function replayAnswer(
   response: StoredResponse,
   expiresAt: number,
 ): HttpAnswer {
-  const marks: HeaderPair[] = [
-    [profileHeaders[context.policy.profile].replayed, "true"],
-    expires(expiresAt),
-    ...echo(context),
-  ];
+  const marks = firstAnswerHeaders(context, expiresAt);
+  marks.unshift([profileHeaders[context.policy.profile].replayed, "true"]);
   switch (response.kind) {
     case "full":
       return { status: response.status, headers: [...response.headers, ...marks], body: response.body };
@@ -82,7 +79,7 @@ export function acceptedAnswer(
       ["cache-control", "no-store"],
       ...(location === undefined ? [] : [["location", location] as const]),
       retryAfter(options.retryAfterMs),
-      ...echo(context),
+      ...firstAnswerHeaders(context, undefined),
     ],
     body: encoder.encode(JSON.stringify({ status: "in_progress", location })),
   };
@@ -90,11 +87,18 @@ export function acceptedAnswer(
 
 /** What is added to the first answer of a key. */
 export function firstAnswerHeaders(context: AnswerContext, expiresAt: number | undefined): HeaderPair[] {
-  return [...(expiresAt === undefined ? [] : [expires(expiresAt)]), ...echo(context)];
+  const headers: HeaderPair[] = [];
+  if (expiresAt !== undefined) headers.push(expires(expiresAt));
+  const { key, policy } = context;
+  if (key !== undefined && profileHeaders[policy.profile].echoKey) headers.push(["Idempotency-Key", key]);
+  return headers;
 }
 
 /** The headers by name, with all values of a repeated one together: what most frameworks can set in one call. */
-export function headersByName(headers: readonly HeaderPair[]): [name: string, value: string | string[]][] {
+export function headersByName(
+  headers: readonly HeaderPair[],
+): readonly (readonly [name: string, value: string | string[]])[] {
+  if (!headers.some(isRepeated)) return headers;
   const byName = new Map<string, [name: string, value: string | string[]]>();
   for (const [name, value] of headers) {
     const entry = byName.get(name.toLowerCase());
@@ -104,12 +108,16 @@ export function headersByName(headers: readonly HeaderPair[]): [name: string, va
   return [...byName.values()];
 }
 
-const encoder = new TextEncoder();
-
-function echo(context: AnswerContext): HeaderPair[] {
-  const { key, policy } = context;
-  return key !== undefined && profileHeaders[policy.profile].echoKey ? [["Idempotency-Key", key]] : [];
+/** Compares texts only where the lengths are equal, which leaves next to nothing to do. */
+function isRepeated([name]: HeaderPair, index: number, headers: readonly HeaderPair[]): boolean {
+  for (let earlier = 0; earlier < index; earlier += 1) {
+    const [other] = headers[earlier] as HeaderPair;
+    if (other.length === name.length && other.toLowerCase() === name.toLowerCase()) return true;
+  }
+  return false;
 }
+
+const encoder = new TextEncoder();
 
 function expires(expiresAt: number): HeaderPair {
   const second = Math.floor(Math.min(expiresAt, lastDateMs) / 1000);

@@ -1,6 +1,7 @@
 import type { ServerResponse } from "node:http";
 import type { CapturedResponse, HeaderPair, StoredResponse } from "../core/response.ts";
 import { toStoredResponse } from "../core/response.ts";
+import type { Events } from "../engine/events.ts";
 import type { Execution, Settled } from "../engine/execution.ts";
 import { isOperationOf, runOperation } from "../operation/operation.ts";
 import {
@@ -34,19 +35,19 @@ export class Exchange {
   readonly #execution: Execution;
   readonly #context: AnswerContext;
   readonly #rules: ExchangeRules;
-  readonly #failed: (error: unknown) => void;
+  readonly #events: Events;
 
   constructor(options: {
     readonly execution: Execution;
     readonly context: AnswerContext;
     readonly rules: ExchangeRules;
     /** Told when a handler threw and no framework answered for it. */
-    readonly failed: (error: unknown) => void;
+    readonly events: Events;
   }) {
     this.#execution = options.execution;
     this.#context = options.context;
     this.#rules = options.rules;
-    this.#failed = options.failed;
+    this.#events = options.events;
   }
 
   /** Whether the bytes may flow before they are stored. */
@@ -60,7 +61,7 @@ export class Exchange {
   }
 
   /** The headers of a Node response that are stored, with repeated ones apart. */
-  kept(res: Pick<ServerResponse, "getHeaderNames" | "getHeader">): HeaderPair[] {
+  #kept(res: Pick<ServerResponse, "getHeaderNames" | "getHeader">): HeaderPair[] {
     const pairs: HeaderPair[] = [];
     for (const name of res.getHeaderNames()) {
       if (!this.#rules.allowedHeaders.has(name)) continue;
@@ -101,6 +102,15 @@ export class Exchange {
     return this.#settled(toStoredResponse(captured, this.#rules));
   }
 
+  /** The handler has answered through a Node response. */
+  finishNode(
+    res: Pick<ServerResponse, "getHeaderNames" | "getHeader">,
+    status: number,
+    body: Uint8Array,
+  ): Promise<Finish> {
+    return this.#settled({ kind: "full", status, headers: this.#kept(res), body });
+  }
+
   /** The handler has answered with more than is kept. */
   finishOmitted(status: number, bodyBytes: number): Promise<Finish> {
     return this.#settled({ kind: "omitted", status, bodyBytes });
@@ -108,7 +118,7 @@ export class Exchange {
 
   /** The handler threw where nobody else answers for it: its client gets a 500 problem. */
   async fail(error: unknown): Promise<Failure> {
-    this.#failed(error);
+    this.failedLate(error);
     const answer = problemAnswer(this.#context, "handler-failed", {
       detail: "The request failed inside the service. Send it again with the same key.",
     });
@@ -144,11 +154,13 @@ export class Exchange {
 
   /** The handler threw although it has answered. The answer counts, but the error must not vanish. */
   failedLate(error: unknown): void {
-    this.#failed(error);
+    const { scope, key } = this.#execution.lease;
+    this.#events.emit({ type: "handler_failed", scope, key, error });
   }
 
-  async #settled(response: StoredResponse): Promise<Finish> {
-    return this.#finishFor(await this.#execution.settle({ kind: "answered", response }), response);
+  #settled(response: StoredResponse): Promise<Finish> {
+    const settling = this.#execution.settle({ kind: "answered", response });
+    return settling.then((settled) => this.#finishFor(settled, response));
   }
 
   /** The answer that the retries will get, as the first client gets it. */

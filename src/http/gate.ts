@@ -22,6 +22,7 @@ import {
 } from "./answer.ts";
 import { Exchange, storeDownRetryAfterMs, unknownRetryAfterMsMin } from "./exchange.ts";
 import {
+  type BodyReading,
   type FingerprintRequest,
   fingerprintRequest,
   type HttpRequest,
@@ -58,6 +59,7 @@ export class Gate<Native> {
   readonly #rules: ConstructorParameters<typeof Exchange>[0]["rules"];
   readonly #methods: ReadonlySet<string>;
   readonly #keepsRequest: boolean;
+  #lastScope = { tenant: "", scope: "" };
 
   constructor(latchkey: Latchkey, route: RoutePolicy<Native> = {}) {
     const { tenant, fingerprint, reconcile, ...overrides } = route;
@@ -90,7 +92,16 @@ export class Gate<Native> {
     return this.#methods.has(method);
   }
 
-  async arrive(request: HttpRequest): Promise<Arrival> {
+  arrive(request: HttpRequest): Promise<Arrival> {
+    try {
+      return Promise.resolve(this.#arrive(request));
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  /** Waits for nothing that is already there: on the path of every request each promise is paid for. */
+  #arrive(request: HttpRequest): Arrival | Promise<Arrival> {
     if (!this.protects(request.method)) return pass;
     const { policy } = this;
 
@@ -114,15 +125,30 @@ export class Gate<Native> {
     // One request is protected once, by the outermost gate, however many it passes on its way to the handler.
     if (this.#isInside(request.native)) return pass;
 
-    const tenant = this.#tenantOf === "single" ? "single" : await this.#tenantOf(request);
+    const tenant = this.#tenantOf === "single" ? "single" : this.#tenantOf(request);
+    return whenKnown(tenant, (name) => this.#recognize(request, name, { key, isClaim }));
+  }
+
+  #recognize(request: HttpRequest, tenant: string | undefined, sent: Sent): Arrival | Promise<Arrival> {
     if (!isTenant(tenant)) {
-      return this.#refuse(key, "tenant-missing", {
+      return this.#refuse(sent.key, "tenant-missing", {
         detail:
           "Authenticate, and send the request again with the same key: keys belong to the caller who made them.",
       });
     }
 
-    const reading = await request.body(policy.requestBytesMax);
+    const reading = request.body(this.policy.requestBytesMax);
+    return whenKnown(reading, (read) => this.#compare(request, tenant, read, sent));
+  }
+
+  #compare(
+    request: HttpRequest,
+    tenant: string,
+    reading: BodyReading,
+    sent: Sent,
+  ): Arrival | Promise<Arrival> {
+    const { policy } = this;
+    const { key, isClaim } = sent;
     if (reading.kind === "tooLarge") return { kind: "answer", answer: this.tooLarge(request) };
     const fingerprint = this.#fingerprint(request, reading.body);
     if (fingerprint.kind === "refused") {
@@ -130,8 +156,8 @@ export class Gate<Native> {
     }
 
     const { method, path } = request;
-    const scope = scopeOf({ tenant, policy: policy.scope, method, path });
-    const verdict = await this.#latchkey.engine.arrive({
+    const scope = this.#scope(tenant, method, path);
+    const arriving = this.#latchkey.engine.arrive({
       scope,
       key,
       fingerprint: fingerprint.fingerprint,
@@ -140,7 +166,7 @@ export class Gate<Native> {
       request: this.#keepsRequest ? this.#kept(request, reading.body, tenant) : undefined,
       isClaim,
     });
-    return this.#arrivalOf(verdict, request, { scope, key });
+    return arriving.then((verdict) => this.#arrivalOf(verdict, request, key));
   }
 
   /** The answer to a body that is too large, for frameworks that read it before the request arrives here. */
@@ -170,12 +196,7 @@ export class Gate<Native> {
     });
   }
 
-  #arrivalOf(
-    verdict: Verdict,
-    request: HttpRequest,
-    id: { readonly scope: string; readonly key: string },
-  ): Arrival {
-    const { key } = id;
+  #arrivalOf(verdict: Verdict, request: HttpRequest, key: string): Arrival {
     switch (verdict.kind) {
       case "execute":
         inside.add(request.native as object);
@@ -185,7 +206,7 @@ export class Gate<Native> {
             execution: verdict.execution,
             context: this.#context(key),
             rules: this.#rules,
-            failed: (error) => this.#latchkey.engine.events.emit({ type: "handler_failed", ...id, error }),
+            events: this.#latchkey.engine.events,
           }),
         };
       case "replay":
@@ -280,6 +301,15 @@ export class Gate<Native> {
     });
   }
 
+  /** The requests of one tenant mostly come together, and where the path does not matter they have one scope. */
+  #scope(tenant: string, method: string, path: string): string {
+    if (this.policy.scope !== "tenant") return scopeOf({ tenant, policy: this.policy.scope, method, path });
+    if (this.#lastScope.tenant !== tenant) {
+      this.#lastScope = { tenant, scope: scopeOf({ tenant, policy: "tenant", method, path }) };
+    }
+    return this.#lastScope.scope;
+  }
+
   /** What a worker needs to execute the request again. */
   #kept(request: HttpRequest, body: RequestBody, tenant: string): StoredRequest | undefined {
     const kept = storedRequest(request, body, { tenant, extraHeaders: this.policy.keepRequestHeaders });
@@ -303,6 +333,20 @@ export class Gate<Native> {
   #refuse(key: string | undefined, ...[code, options]: ProblemArguments): Arrival {
     return { kind: "answer", answer: problemAnswer(this.#context(key), code, options) };
   }
+}
+
+/** What a request said about itself before its caller was known. */
+interface Sent {
+  readonly key: string;
+  readonly isClaim: boolean;
+}
+
+function whenKnown<T, Next>(value: T | PromiseLike<T>, next: (value: T) => Next | Promise<Next>) {
+  return isPromiseLike(value) ? Promise.resolve(value).then(next) : next(value);
+}
+
+function isPromiseLike<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
+  return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 }
 
 type ProblemArguments = [

@@ -1,26 +1,32 @@
 import { ServerResponse } from "node:http";
+import { finishListenersName } from "./on-finished.ts";
 
 /** What a captured response does in place of its own methods. */
 export interface Holder {
+  /** Whether the response may have its headers changed as if nobody held it. */
+  readonly leavesHeaders: boolean;
+  /** Which of the response's methods an outer middleware had wrapped before it was held. */
+  wrappedBelow: ReadonlySet<string> | undefined;
+  /** Whom `on-finished` would call; see there. Undefined when that is no longer our concern. */
+  readonly finishListeners: object | undefined;
   write(chunk: string | Uint8Array, ...rest: unknown[]): boolean;
   end(args: unknown[]): void;
   writeHead(args: unknown[]): void;
   flushHeaders(): void;
   emit(event: string, args: unknown[]): boolean;
   destroy(error: Error | undefined): void;
-  setHeader(name: HeaderMethod, args: unknown[]): void;
+  setHeader(method: HeaderMethod, name: unknown, value: unknown): void;
 }
 
 /** Where a response keeps its holder, so that its methods need no closure of their own for every request. */
-export const capture = Symbol("latchkey.capture");
+const holderName = Symbol("latchkey.holder");
 
-/** Where a response keeps which of its methods an outer middleware had wrapped before it was held. */
-const wrappedBelow = Symbol("latchkey.wrappedBelow");
-
-export interface CapturedResponse extends ServerResponse {
-  [capture]: Holder;
-  [wrappedBelow]?: ReadonlySet<string>;
+interface HeldResponse extends ServerResponse {
+  [holderName]: Holder;
 }
+
+/** The holders of a framework's responses: looking one up here takes a tenth of the time that a property takes. */
+const holders = new WeakMap<object, Holder>();
 
 export type HeaderMethod = "setHeader" | "appendHeader" | "removeHeader";
 
@@ -38,29 +44,31 @@ export type Below = Pick<
  * some forty times as expensive. They have one prototype of their own below all of those, meant to be extended, and
  * that is extended once. Any other response gets the methods itself.
  */
-export function hold(res: ServerResponse): Below {
+export function hold(res: ServerResponse, holder: Holder): Below {
   const framework = frameworkOf(Object.getPrototypeOf(res));
   if (framework === undefined) {
     const below = methodsOf(res);
-    holdItself(res);
+    holdItself(res, holder);
     return below;
   }
   let below = framework;
+  holders.set(res, holder);
   const wrapped = heldNames.filter((name) => Object.hasOwn(res, name));
   if (wrapped.length === 0) return below;
   // What an outer middleware has put on the response itself, to compress it for instance, comes first. In the end it
   // calls the framework's own method, and that call must not come back to the holder.
   for (const name of wrapped) {
     below = { ...below, [name]: res[name] };
-    Object.assign(res, { [name]: held[name] });
+    Object.assign(res, { [name]: frameworkHeld[name] });
   }
-  (res as Partial<CapturedResponse>)[wrappedBelow] = new Set(wrapped);
+  holder.wrappedBelow = new Set(wrapped);
   return below;
 }
 
 /** One by one: the engine remembers the shape that each of these leads to, and does not for `Object.assign`. */
-function holdItself(res: ServerResponse): void {
+function holdItself(res: ServerResponse, holder: Holder): void {
   const methods = held as unknown as Below;
+  (res as HeldResponse)[holderName] = holder;
   res.write = methods.write;
   res.end = methods.end;
   res.writeHead = methods.writeHead;
@@ -93,13 +101,37 @@ function extendFramework(prototype: object): Below | undefined {
   const methods: Record<string, unknown> = {};
   for (const name of heldNames) {
     const plain = below[name] as (...args: unknown[]) => unknown;
-    const ours = held[name] as (...args: unknown[]) => unknown;
-    methods[name] = function (this: Partial<CapturedResponse>, ...args: unknown[]) {
-      const isOurs = this[capture] !== undefined && !this[wrappedBelow]?.has(name);
-      return (isOurs ? ours : plain).apply(this, args);
-    };
+    const ours = frameworkHeld[name] as (...args: unknown[]) => unknown;
+    const isHeader = name === "setHeader" || name === "appendHeader" || name === "removeHeader";
+    methods[name] = isHeader
+      ? // Two parameters instead of a list: frameworks set several headers for each answer.
+        function (this: object, header: unknown, value: unknown) {
+          const holder = holders.get(this);
+          const isOurs =
+            holder !== undefined && !holder.leavesHeaders && holder.wrappedBelow?.has(name) !== true;
+          return (isOurs ? ours : plain).call(this, header, value);
+        }
+      : function (this: object, ...args: unknown[]) {
+          const holder = holders.get(this);
+          const isOurs = holder !== undefined && holder.wrappedBelow?.has(name) !== true;
+          return (isOurs ? ours : plain).apply(this, args);
+        };
   }
   Object.assign(own, methods);
+  Object.defineProperty(own, finishListenersName, {
+    configurable: true,
+    get(this: object) {
+      return holders.get(this)?.finishListeners;
+    },
+    set(this: object, value: unknown) {
+      Object.defineProperty(this, finishListenersName, {
+        value,
+        configurable: true,
+        enumerable: true,
+        writable: true,
+      });
+    },
+  });
   frameworks.set(own, below);
   return below;
 }
@@ -109,39 +141,45 @@ function methodsOf(res: ServerResponse): Below {
   return { write, end, writeHead, flushHeaders, emit, destroy, setHeader, appendHeader, removeHeader };
 }
 
-const held = {
-  write(this: CapturedResponse, chunk: string | Uint8Array, ...rest: unknown[]) {
-    return this[capture].write(chunk, ...rest);
-  },
-  end(this: CapturedResponse, ...args: unknown[]) {
-    this[capture].end(args);
-    return this;
-  },
-  writeHead(this: CapturedResponse, ...args: unknown[]) {
-    this[capture].writeHead(args);
-    return this;
-  },
-  flushHeaders(this: CapturedResponse) {
-    this[capture].flushHeaders();
-  },
-  emit(this: CapturedResponse, event: string, ...args: unknown[]) {
-    return this[capture].emit(event, args);
-  },
-  destroy(this: CapturedResponse, error?: Error) {
-    this[capture].destroy(error);
-    return this;
-  },
-  setHeader(this: CapturedResponse, ...args: unknown[]) {
-    this[capture].setHeader("setHeader", args);
-    return this;
-  },
-  appendHeader(this: CapturedResponse, ...args: unknown[]) {
-    this[capture].setHeader("appendHeader", args);
-    return this;
-  },
-  removeHeader(this: CapturedResponse, ...args: unknown[]) {
-    this[capture].setHeader("removeHeader", args);
-  },
-};
+/** What a held response does, given where its holder is found. */
+function heldMethods(holderOf: (res: ServerResponse) => Holder) {
+  return {
+    write(this: ServerResponse, chunk: string | Uint8Array, ...rest: unknown[]) {
+      return holderOf(this).write(chunk, ...rest);
+    },
+    end(this: ServerResponse, ...args: unknown[]) {
+      holderOf(this).end(args);
+      return this;
+    },
+    writeHead(this: ServerResponse, ...args: unknown[]) {
+      holderOf(this).writeHead(args);
+      return this;
+    },
+    flushHeaders(this: ServerResponse) {
+      holderOf(this).flushHeaders();
+    },
+    emit(this: ServerResponse, event: string, ...args: unknown[]) {
+      return holderOf(this).emit(event, args);
+    },
+    destroy(this: ServerResponse, error?: Error) {
+      holderOf(this).destroy(error);
+      return this;
+    },
+    setHeader(this: ServerResponse, name: unknown, value: unknown) {
+      holderOf(this).setHeader("setHeader", name, value);
+      return this;
+    },
+    appendHeader(this: ServerResponse, name: unknown, value: unknown) {
+      holderOf(this).setHeader("appendHeader", name, value);
+      return this;
+    },
+    removeHeader(this: ServerResponse, name: unknown) {
+      holderOf(this).setHeader("removeHeader", name, undefined);
+    },
+  };
+}
+
+const held = heldMethods((res) => (res as HeldResponse)[holderName]);
+const frameworkHeld = heldMethods((res) => holders.get(res) as Holder);
 
 const heldNames = Object.keys(held) as (keyof typeof held)[];

@@ -1,8 +1,10 @@
-import { IncomingMessage } from "node:http";
+import { type IncomingHttpHeaders, IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import { ConfigError } from "../core/errors.ts";
 import type { RequestBody } from "../core/fingerprint.ts";
 import { lastingSocket } from "./lasting-socket.ts";
+import { tapOf } from "./node-body-tap.ts";
+import { peek } from "./peek.ts";
 import { type BodyReading, type HttpRequest, RequestAbortedError, splitTarget } from "./request.ts";
 
 /** A Node request as the gate wants it. `native` is what the framework calls its request. */
@@ -17,25 +19,27 @@ class NodeRequest implements HttpRequest {
   readonly native: unknown;
   readonly keyFields: readonly string[];
   readonly #req: IncomingMessage;
+  readonly #headers: IncomingHttpHeaders;
 
   constructor(req: IncomingMessage, native: unknown) {
     // Express and Koa rewrite `url` below a mount point, and keep what the client sent.
-    const target = (req as { originalUrl?: string }).originalUrl ?? req.url ?? "/";
+    const target = peek(req as { originalUrl?: string }, "originalUrl") ?? peek(req, "url") ?? "/";
     const { path, query } = splitTarget(target);
-    this.method = req.method ?? "";
+    this.method = peek(req, "method") ?? "";
     this.path = path;
     this.query = query;
     this.native = native;
-    this.keyFields = keyFieldsOf(req.rawHeaders);
+    this.keyFields = keyFieldsOf(peek(req, "rawHeaders"));
     this.#req = req;
+    this.#headers = peek(req, "headers");
   }
 
   header(name: string): string | undefined {
-    const value = this.#req.headers[name.toLowerCase()];
+    const value = this.#headers[name.toLowerCase()];
     return Array.isArray(value) ? value.join(", ") : value;
   }
 
-  body(bytesMax: number): Promise<BodyReading> {
+  body(bytesMax: number): BodyReading | Promise<BodyReading> {
     return readNodeBody(this.#req, bytesMax);
   }
 }
@@ -58,11 +62,13 @@ const bufferedBody = Symbol("latchkey.body");
 type Buffered = IncomingMessage & { [bufferedBody]?: Extract<RequestBody, { kind: "bytes" }> };
 
 /** Reads the whole body and puts it back, so that whoever comes next can read it as if nobody had. */
-export async function readNodeBody(req: IncomingMessage, bytesMax: number): Promise<BodyReading> {
-  const known = (req as Buffered)[bufferedBody];
-  const reading = await bufferNodeBody(req, req, bytesMax);
-  if (known === undefined && (req as Buffered)[bufferedBody] !== undefined) outliveTheClient(req);
-  return reading;
+export function readNodeBody(req: IncomingMessage, bytesMax: number): BodyReading | Promise<BodyReading> {
+  const known = knownBody(req, req, bytesMax);
+  if (known !== undefined) return known;
+  return readAndPutBack(req, req, bytesMax).then((reading) => {
+    if ((req as Buffered)[bufferedBody] !== undefined) outliveTheClient(req);
+    return reading;
+  });
 }
 
 /** Buffers a body that a framework is about to read from `source`, and remembers it for the gate. */
@@ -71,18 +77,37 @@ export async function bufferNodeBody(
   source: Readable,
   bytesMax: number,
 ): Promise<BodyReading> {
-  const known = (req as Buffered)[bufferedBody];
+  return knownBody(req, source, bytesMax) ?? readAndPutBack(req, source, bytesMax);
+}
+
+/** What can be said about a body without waiting for it. */
+function knownBody(req: IncomingMessage, source: Readable, bytesMax: number): BodyReading | undefined {
+  const known = peek(req as Buffered, bufferedBody);
   if (known !== undefined)
     return known.bytes.byteLength > bytesMax ? tooLarge : { kind: "body", body: known };
-  if (Number(req.headers["content-length"]) > bytesMax) {
+  const headers = peek(req, "headers");
+  if (Number(headers["content-length"]) > bytesMax) {
     // The body is of no interest, but an unread one would block the connection.
     source.resume();
     return tooLarge;
   }
-  if (!mayHaveBody(req)) return bytesOf(noBytes);
+  if (!mayHaveBody(req, headers)) return bytesOf(noBytes);
+  const tap = tapOf(req);
+  const bytes = tap?.bytes;
+  if (bytes !== undefined) return bytesOf(bytes);
+  if (tap === undefined && peek(source, "readableDidRead"))
+    return { kind: "body", body: bodyLeftByParser(req) };
+  return undefined;
+}
+
+async function readAndPutBack(
+  req: IncomingMessage,
+  source: Readable,
+  bytesMax: number,
+): Promise<BodyReading> {
   // A small body came with the head and is complete as soon as the parser, which is calling us, goes on.
   await undefined;
-  if (source.readableDidRead) return { kind: "body", body: bodyLeftByParser(req) };
+  if (source.readableDidRead) return bodyReadByOthers(req);
   if (source.readableEnded) return bytesOf(noBytes);
   const bytes = await drainAndPutBack(source, bytesMax);
   if (bytes === undefined) {
@@ -95,6 +120,14 @@ export async function bufferNodeBody(
   return { kind: "body", body };
 }
 
+/** Somebody else is reading the body, or has read it. A tap keeps what they read; else what they left is all there is. */
+async function bodyReadByOthers(req: IncomingMessage): Promise<BodyReading> {
+  const tap = tapOf(req);
+  if (tap === undefined) return { kind: "body", body: bodyLeftByParser(req) };
+  if (tap.bytes === undefined) await tap.complete(req);
+  return bytesOf(tap.bytes ?? noBytes);
+}
+
 const noBytes = new Uint8Array();
 const tooLarge: BodyReading = { kind: "tooLarge" };
 
@@ -103,19 +136,21 @@ function bytesOf(bytes: Uint8Array): BodyReading {
 }
 
 /** RFC 9112: an HTTP/1 request has a body if and only if one of these fields says so. Elsewhere only reading tells. */
-function mayHaveBody(req: IncomingMessage): boolean {
+function mayHaveBody(req: IncomingMessage, headers: IncomingHttpHeaders): boolean {
   if (!(req instanceof IncomingMessage)) return true;
-  if (req.headers["transfer-encoding"] !== undefined) return true;
-  const length = req.headers["content-length"];
+  if (headers["transfer-encoding"] !== undefined) return true;
+  const length = headers["content-length"];
   return length !== undefined && length !== "0";
 }
 
 /** Another middleware consumed the stream. What it left is all there is. */
 function bodyLeftByParser(req: IncomingMessage): RequestBody {
-  const { rawBody, body } = req as { rawBody?: unknown; body?: unknown };
+  const parsed = req as { rawBody?: unknown; body?: unknown };
+  const rawBody = peek(parsed, "rawBody");
+  const body = peek(parsed, "body");
   if (rawBody instanceof Uint8Array) return { kind: "bytes", bytes: rawBody, isDecoded: true };
   if (typeof rawBody === "string") return { kind: "bytes", bytes: Buffer.from(rawBody), isDecoded: true };
-  const contentType = req.headers["content-type"] ?? "";
+  const contentType = peek(req, "headers")["content-type"] ?? "";
   if (/^multipart\//i.test(contentType)) {
     throw new ConfigError(
       "a multipart parser consumed this request before Latchkey saw it, so its files cannot be part of the " +

@@ -1,3 +1,4 @@
+import { isAscii } from "node:buffer";
 import type { OutgoingHttpHeader, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { notProcessedStatuses } from "../engine/execution.ts";
@@ -5,15 +6,9 @@ import { type HttpAnswer, headersByName } from "./answer.ts";
 import type { Exchange, Finish } from "./exchange.ts";
 import { lastingSocket } from "./lasting-socket.ts";
 import { assertHead, restoreHeaders, setHeaders } from "./node-head.ts";
-import {
-  type Below,
-  type CapturedResponse,
-  capture,
-  type HeaderMethod,
-  type Holder,
-  hold,
-} from "./node-hold.ts";
-import { adoptFinishListeners } from "./on-finished.ts";
+import { type Below, type HeaderMethod, type Holder, hold } from "./node-hold.ts";
+import { FinishListeners } from "./on-finished.ts";
+import { peek, poke } from "./peek.ts";
 
 /** Sends an answer that Latchkey gives itself. */
 export function writeNodeAnswer(res: ServerResponse, answer: HttpAnswer): void {
@@ -22,7 +17,11 @@ export function writeNodeAnswer(res: ServerResponse, answer: HttpAnswer): void {
   res.statusCode = answer.status;
   // They replace what outer middleware has set: a stored answer already holds what it set the first time.
   for (const [name, value] of headersByName(answer.headers)) res.setHeader(name, value);
-  res.end(answer.body);
+  const { body } = answer;
+  // A text goes out in one piece with the head, bytes do not. ASCII is the same in every encoding, so that a middleware
+  // which takes the encoding for granted cannot spoil it.
+  const isText = body.byteLength <= textBytesMax && isAscii(body);
+  res.end(isText ? bufferOf(body).toString("latin1") : body);
 }
 
 /**
@@ -42,7 +41,7 @@ export function captureNodeResponse(
   exchange: Exchange,
   isOutsider = () => !exchange.isInside,
 ): NodeCapture | undefined {
-  if (!res.headersSent) return new NodeCapture(res, exchange, isOutsider);
+  if (!peek(res, "headersSent")) return new NodeCapture(res, exchange, isOutsider);
   void exchange.abandon("the request was answered by somebody else before it was executed");
   return undefined;
 }
@@ -57,12 +56,14 @@ type Chunk = string | Uint8Array;
 type State = "open" | "complete" | "sending" | "spent";
 
 export class NodeCapture implements Holder {
-  readonly #res: CapturedResponse;
+  readonly #res: ServerResponse;
   readonly #exchange: Exchange;
   /** What stood in the way before us, such as a compressing middleware: the answer goes out through it. */
   readonly #below: Below;
   readonly #headersBefore: OutgoingHttpHeaders;
-  readonly #finishListeners: { release(): void };
+  /** What `writeHead` is as long as nobody has wrapped it to have a say in the head. */
+  readonly #ownWriteHead: ServerResponse["writeHead"];
+  readonly #finishListeners: FinishListeners;
   /** Whether whoever answers right now is not the handler, while that is still at work. */
   readonly #isOutsider: () => boolean;
   #state: State = "open";
@@ -79,22 +80,30 @@ export class NodeCapture implements Holder {
   #brokenOff = false;
   #unconfirmedWrites: Set<() => void> | undefined;
   #clientGone = false;
+  wrappedBelow: ReadonlySet<string> | undefined;
 
-  constructor(response: ServerResponse, exchange: Exchange, isOutsider: () => boolean) {
-    const res = response as CapturedResponse;
+  constructor(res: ServerResponse, exchange: Exchange, isOutsider: () => boolean) {
     this.#res = res;
     this.#exchange = exchange;
     this.#isOutsider = isOutsider;
-    this.#below = hold(res);
     this.#headersBefore = res.getHeaders();
-    res[capture] = this;
+    this.#finishListeners = new FinishListeners(res);
+    this.#below = hold(res, this);
+    this.#ownWriteHead = peek(res, "writeHead");
     this.#shieldSocket();
-    this.#finishListeners = adoptFinishListeners(res);
     exchange.onAnswered((answer, { isHandlerStuck }) => {
       // The handler may still be at work, and break the connection when it fails.
       if (isHandlerStuck) res.shouldKeepAlive = false;
       this.replace(answer);
     });
+  }
+
+  get leavesHeaders(): boolean {
+    return this.#state === "open" && !this.#flowing;
+  }
+
+  get finishListeners(): FinishListeners | undefined {
+    return this.#state === "open" || this.#state === "complete" ? this.#finishListeners : undefined;
   }
 
   /** Whether the answer is complete, whoever gave it. */
@@ -133,7 +142,8 @@ export class NodeCapture implements Holder {
     if (typeof chunk === "string" && isUtf8(args[1]) && this.#bytes === 0) this.#text = chunk;
     const last = chunk === undefined || chunk === null ? noBytes : toBytes(chunk, args[1]);
     this.#keep(last);
-    const { statusCode, statusMessage } = this.#res;
+    const statusCode = peek(this.#res, "statusCode");
+    const statusMessage = peek(this.#res, "statusMessage");
     this.#complete();
     this.#settle().then(
       (finish) => {
@@ -146,9 +156,10 @@ export class NodeCapture implements Holder {
             this.#sendEnd(last, callback);
             return;
           }
-          this.#res.statusCode = statusCode;
-          // HTTP/2 has no such thing, and complains when one is set.
-          if (this.#res.statusMessage !== statusMessage) this.#res.statusMessage = statusMessage;
+          // Writing is dear, and HTTP/2 has no status message and complains when one is set.
+          if (peek(this.#res, "statusCode") !== statusCode) poke(this.#res, "statusCode", statusCode);
+          if (peek(this.#res, "statusMessage") !== statusMessage)
+            poke(this.#res, "statusMessage", statusMessage);
           this.#send(finish, callback);
         });
       },
@@ -157,21 +168,26 @@ export class NodeCapture implements Holder {
   }
 
   #settle(): Promise<Finish> {
-    const status = this.#res.statusCode;
+    const status = peek(this.#res, "statusCode");
     // A middleware that limits the time, for instance. That it gave up says nothing about what the handler has done.
     if (freesTheKey(status) && this.#isOutsider()) return this.#exchange.interrupt(status);
     return this.#bytes > this.#exchange.responseBytesMax
       ? this.#exchange.finishOmitted(status, this.#bytes)
-      : this.#exchange.finish({
-          status,
-          headers: this.#exchange.kept(this.#res),
-          body: joined(this.#chunks),
-        });
+      : this.#exchange.finishNode(this.#res, status, joined(this.#chunks));
   }
 
   /** Lets middleware that wraps `writeHead` have its say, as it has when Node writes the head by itself. */
   #begin(): void {
-    if (this.#begunStatus === undefined) this.#res.writeHead(this.#res.statusCode);
+    const res = this.#res;
+    if (this.#begunStatus === undefined) {
+      const status = peek(res, "statusCode");
+      if (peek(res, "writeHead") === this.#ownWriteHead) {
+        assertHead(status, peek(res, "statusMessage"));
+        this.#begunStatus = status;
+        return;
+      }
+      res.writeHead(status);
+    }
     this.#startOverIfChanged();
   }
 
@@ -179,7 +195,7 @@ export class NodeCapture implements Holder {
     const res = this.#res;
     if (this.#state !== "open" || this.#flowing) {
       // Node itself asks for the head when it sends the first bytes; anybody else comes too late.
-      if (this.#state !== "complete" || this.#flowing) this.ifStillPossible("writeHead", args);
+      if (this.#state !== "complete" || this.#flowing) this.#writeHeadIfPossible(args);
       return;
     }
     const [status, ...rest] = args as [number, ...unknown[]];
@@ -194,9 +210,9 @@ export class NodeCapture implements Holder {
 
   /** What is given another status after it was begun is another answer: in all likelihood, an error page. */
   #startOverIfChanged(): void {
-    const { statusCode, statusMessage } = this.#res;
+    const statusCode = peek(this.#res, "statusCode");
     if (this.#begunStatus === statusCode) return;
-    assertHead(statusCode, statusMessage);
+    assertHead(statusCode, this.#res.statusMessage);
     this.#begunStatus = statusCode;
     this.#brokenOff = this.#flowing;
     this.#chunks.length = 0;
@@ -264,7 +280,7 @@ export class NodeCapture implements Holder {
   }
 
   #shieldSocket(): void {
-    const { socket } = this.#res;
+    const socket = peek(this.#res, "socket");
     // A response that waits behind another one gets its socket later, and one of HTTP/2 has none of its own.
     if (socket === null || !Object.hasOwn(this.#res, "socket")) return;
     this.#socket = socket;
@@ -313,7 +329,8 @@ export class NodeCapture implements Holder {
   #send(finish: Extract<Finish, { kind: "send" }>, callback: Callback | undefined): void {
     const res = this.#res;
     if (this.isHeadSent) return;
-    for (const [name, value] of finish.headers) res.setHeader(name, value);
+    const { setHeader } = this.#below;
+    for (const [name, value] of finish.headers) setHeader.call(res, name, value);
     // A wrong one, such as that of an answer which an error page has replaced, would break the connection.
     const length = res.getHeader("content-length");
     if (length !== undefined && Number(length) !== this.#bytes) res.removeHeader("content-length");
@@ -344,27 +361,30 @@ export class NodeCapture implements Holder {
 
   /** Whether Node has made the head into bytes, whatever the handler is told. */
   get isHeadSent(): boolean {
+    if (!this.#flowing) return peek(this.#res, "headersSent");
     return Reflect.get(Object.getPrototypeOf(this.#res), "headersSent", this.#res) as boolean;
   }
 
   /** Once the answer is complete or its head is sent, error pages still set headers, and must not fail by it. */
-  setHeader(name: HeaderMethod, args: unknown[]): void {
+  setHeader(method: HeaderMethod, name: unknown, value: unknown): void {
     if (this.#state === "complete") return;
-    if (this.#state === "open" && !this.#flowing) {
-      (this.#below[name] as (...args: unknown[]) => unknown).apply(this.#res, args);
-      return;
-    }
-    this.ifStillPossible(name, args);
+    if (!this.leavesHeaders && this.isHeadSent) return;
+    (this.#below[method] as (name: unknown, value: unknown) => unknown).call(this.#res, name, value);
   }
 
   /** Does to the response what it did before us, unless its head is sent and it would throw. */
-  ifStillPossible(name: HeaderMethod | "writeHead", args: unknown[]): void {
-    if (this.isHeadSent) return;
-    (this.#below[name] as (...args: unknown[]) => unknown).apply(this.#res, args);
+  #writeHeadIfPossible(args: unknown[]): void {
+    if (!this.isHeadSent) this.#below.writeHead.apply(this.#res, args as never);
   }
 }
 
 const noBytes = new Uint8Array();
+
+const textBytesMax = 16_384; // Beyond that, copying costs more than a second piece.
+
+function bufferOf(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
 
 /** Whether a handler that answers this may be executed again: it failed, or by its own word did nothing. */
 function freesTheKey(status: number): boolean {
@@ -377,7 +397,7 @@ function override(res: ServerResponse, name: string, value: boolean): void {
 
 /** Whether `writableEnded` says that the answer is complete. It follows a field of HTTP/1 responses, but not of HTTP/2. */
 function markEnded(res: ServerResponse, ended: boolean): void {
-  if (Object.hasOwn(res, "finished")) (res as { finished: boolean }).finished = ended;
+  if (Object.hasOwn(res, "finished")) poke(res as { finished: boolean }, "finished", ended);
   else if (ended) override(res, "writableEnded", true);
   else Reflect.deleteProperty(res, "writableEnded");
 }
@@ -390,7 +410,7 @@ function markClosed(res: ServerResponse, closed: boolean): void {
 }
 
 function replaceSocket(res: ServerResponse, socket: Socket): void {
-  (res as { socket: Socket }).socket = socket;
+  poke(res as { socket: Socket }, "socket", socket);
 }
 
 function callbackIn(args: unknown[]): Callback | undefined {

@@ -7,8 +7,8 @@ export interface HttpRequest extends TenantRequest {
   readonly query: string;
   /** The value of each `Idempotency-Key` field, one by one. */
   readonly keyFields: readonly string[];
-  /** Reads the whole body and leaves it readable for the handler. */
-  body(bytesMax: number): Promise<BodyReading>;
+  /** Reads the whole body and leaves it readable for the handler. What is already there is answered at once. */
+  body(bytesMax: number): BodyReading | Promise<BodyReading>;
 }
 
 export type BodyReading =

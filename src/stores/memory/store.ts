@@ -89,7 +89,8 @@ class MemoryStore implements Store {
 
   async reserve(request: ReserveRequest): Promise<Reservation> {
     const now = this.#clock();
-    const entry = this.#entries.get(recordIdText(request));
+    const id = recordIdText(request);
+    const entry = this.#entries.get(id);
     const record = entry?.record;
     const decision = decide(record, request, now);
     if (isAnswer(decision)) return answerOf(decision);
@@ -100,10 +101,11 @@ class MemoryStore implements Store {
         const isNewUse = after === "expired";
         const next = reserved(record, request, { fence, isNewUse }, now);
         if (after === "failed_retryable" || after === "crash") this.#auditAgain(record, next, owner);
-        this.#put(next, {
-          lastOwner: owner,
-          request: isNewUse ? request.request : keptRequest(entry, request),
-        });
+        this.#put(
+          next,
+          { lastOwner: owner, request: isNewUse ? request.request : keptRequest(entry, request) },
+          id,
+        );
         return { kind: "execute", after, progress, createdAt, lease: { scope, key, fence, owner } };
       }
       case "accept": {
@@ -124,14 +126,15 @@ class MemoryStore implements Store {
   }
 
   async settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
-    const entry = this.#entries.get(recordIdText(lease));
+    const id = recordIdText(lease);
+    const entry = this.#entries.get(id);
     if (entry === undefined || entry.record.fence !== lease.fence || entry.lastOwner !== lease.owner) {
       return { kind: "lost" };
     }
     const { record } = entry;
     if (record.state === "in_progress") {
       const next = settled(record, settlement, this.#clock());
-      if (settlement.kind === "complete") this.#put(next, { lastOwner: lease.owner });
+      if (settlement.kind === "complete") this.#put(next, { lastOwner: lease.owner }, id);
       else {
         this.#write(record, next, { by: lease.owner, reason: settlement.reason });
         this.#put(next, { lastOwner: lease.owner, request: entry.request });
@@ -324,9 +327,13 @@ class MemoryStore implements Store {
     if (this.#audit.length > auditEntriesMax) this.#audit.shift();
   }
 
-  #put(record: IdempotencyRecord, rest: Partial<Omit<Entry, "record">>): void {
+  #put(
+    record: IdempotencyRecord,
+    rest: Partial<Omit<Entry, "record">>,
+    id: string = recordIdText(record),
+  ): void {
     const { lastOwner, request } = rest;
-    this.#entries.set(recordIdText(record), { record, lastOwner, request });
+    this.#entries.set(id, { record, lastOwner, request });
     this.#watchers.wake(record);
   }
 }

@@ -1,23 +1,14 @@
 import { Readable } from "node:stream";
 import { createGunzip, gzipSync } from "node:zlib";
-import createFastify, { type FastifyInstance, type FastifyRequest } from "fastify";
+import createFastify, { type FastifyRequest } from "fastify";
 import { describe, expect, it } from "vitest";
 import { idempotent } from "../../../src/adapters/fastify.ts";
 import { ConfigError, createLatchkey } from "../../../src/index.ts";
 import { memoryStore } from "../../../src/stores/memory/store.ts";
-import type { Application } from "../application.ts";
 import { expectProblem, expectReplay } from "../assertions.ts";
-import { custom, itServes } from "../custom.ts";
+import { itServes } from "../custom.ts";
 import { deferred, until } from "../harness.ts";
-
-function serving(build: (app: FastifyInstance, application: Application) => void | Promise<void>) {
-  return custom("fastify", async (application) => {
-    const app = createFastify({ forceCloseConnections: true });
-    await build(app, application);
-    await app.listen({ port: 0, host: "127.0.0.1" });
-    return app.server;
-  });
-}
+import { serving } from "./fastify-serving.ts";
 
 function latchkeyInMemory() {
   return createLatchkey({ store: memoryStore(), tenant: "single" });
