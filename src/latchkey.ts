@@ -14,7 +14,7 @@ import type { Jsonified } from "./operation/json.ts";
 import type { Operation } from "./operation/operation.ts";
 import { type OutcomeVerdict, type ReconcileHook, resolutionOf } from "./operation/reconciliation.ts";
 import { type RequestName, saidBy } from "./operation/request-name.ts";
-import { type RunRequest, run } from "./operation/run.ts";
+import { type RunRequest, run, runPolicyOf } from "./operation/run.ts";
 
 /** What a tenant is read from: the request, before its body was looked at. */
 export interface TenantRequest {
@@ -79,6 +79,8 @@ export class Latchkey<Tx = unknown> {
   readonly statusPath: string | undefined;
   readonly problemTypeBase: string;
   readonly #expiry: Expiry;
+  /** Of every run that overrides nothing. */
+  readonly #runPolicy: Policy;
   readonly #defaults: PolicyInput;
   readonly #reconcile: ReconcileHook | undefined;
   readonly #reconcileByRoute = new Map<string, ReconcileHook>();
@@ -145,7 +147,7 @@ export class Latchkey<Tx = unknown> {
       cache,
     });
     if (onEvent !== undefined) this.subscribe(onEvent);
-    this.policy();
+    this.#runPolicy = runPolicyOf(this.policy());
   }
 
   /** The policy of a route that overrides some defaults; throws if it cannot be kept. */
@@ -180,8 +182,8 @@ export class Latchkey<Tx = unknown> {
     request: RunRequest & { readonly policy?: PolicyInput },
     work: (operation: Operation<Tx>) => T | Promise<T>,
   ): Promise<Jsonified<T>> {
-    const { policy, ...rest } = request;
-    return run(this.engine, this.policy(policy), rest, work);
+    const policy = request.policy === undefined ? this.#runPolicy : runPolicyOf(this.policy(request.policy));
+    return run(this.engine, policy, request, work);
   }
 
   /**

@@ -19,7 +19,16 @@ export interface RunRequest {
   readonly input?: unknown;
 }
 
-/** Runs `work` at most once for each key, and gives every later call the result of the first. */
+/** The same policy outside HTTP: nobody could answer later for work that is a function of this process. */
+export function runPolicyOf(policy: Policy): Policy {
+  const onInFlight = policy.onInFlight === "accept" ? "wait" : policy.onInFlight;
+  return { ...policy, keepRequest: false, onInFlight };
+}
+
+/**
+ * Runs `work` at most once for each key, and gives every later call the result of the first. The policy is one of
+ * `runPolicyOf`.
+ */
 export async function run<Tx, T>(
   engine: Engine,
   policy: Policy,
@@ -39,12 +48,7 @@ export async function run<Tx, T>(
     scope,
     key,
     fingerprint: fingerprint.fingerprint,
-    // Nobody could answer for work that is a function of this process.
-    policy: {
-      ...policy,
-      keepRequest: false,
-      ...(policy.onInFlight === "accept" ? { onInFlight: "wait" } : {}),
-    },
+    policy,
     route: policy.name,
   });
   switch (verdict.kind) {
