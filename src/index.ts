@@ -10,6 +10,7 @@ export {
   OperationRefusedError,
   PhaseError,
   type RefusalCode,
+  StoreBusyError,
   StoreError,
   UnverifiedError,
 } from "./core/errors.ts";

@@ -22,6 +22,13 @@ export class StoreError extends LatchkeyError {
   }
 }
 
+/** The store was not even asked, because it does not keep up: nothing has happened. */
+export class StoreBusyError extends StoreError {
+  constructor(what: string) {
+    super(`${what}: it does not keep up, and nothing was sent`);
+  }
+}
+
 /** Another owner has the key by now, or this one cannot prove that it still has it. */
 export class LeaseLostError extends LatchkeyError {
   constructor(message: string) {

@@ -1,4 +1,4 @@
-import { ConfigError, StoreError } from "../core/errors.ts";
+import { ConfigError, StoreBusyError, StoreError } from "../core/errors.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
 import type {
   Bust,
@@ -108,14 +108,17 @@ export class Engine {
 
   /** Takes an answer away, from the store and from this process; others learn it from the store. */
   async bust(id: RecordId, bust: Bust): Promise<BustAnswer> {
+    let answer: BustAnswer | undefined;
     try {
-      return await this.ask("bust", () => this.#store.bust(id, bust));
+      answer = await this.ask("bust", () => this.#store.bust(id, bust));
+      return answer;
     } finally {
       // Also without an answer: the store may have done it. A question that was asked before may be answered with what
-      // was busted, and whoever comes now must not join it.
+      // was busted, and so may an execution whose outcome the store has heard: whoever comes now must not join them.
       this.#cache?.bustedHere(id);
       const flightId = recordIdText(id);
-      if (this.#flights.get(flightId)?.isUndecided) this.#flights.delete(flightId);
+      const mayBeBusted = answer === undefined || answer.kind === "busted";
+      if (mayBeBusted || this.#flights.get(flightId)?.isUndecided) this.#flights.delete(flightId);
     }
   }
 
@@ -267,7 +270,10 @@ export class Engine {
     const { leaseMs, storeTimeoutMs } = this.#options;
     let asked: Promise<Reservation> | undefined;
     const unanswered = (error: unknown): Verdict => {
-      this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, asked);
+      // What was never sent cannot have been granted.
+      if (!(error instanceof StoreBusyError)) {
+        this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, asked);
+      }
       this.events.emit({ type: "store_error", verb: "reserve", error });
       return storeDownVerdict(arrival);
     };

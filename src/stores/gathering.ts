@@ -1,4 +1,4 @@
-import { StoreError } from "../core/errors.ts";
+import { StoreBusyError } from "../core/errors.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
 
 /** A way to ask the database for something, one by one or many at once. */
@@ -10,6 +10,11 @@ export interface Verb<Call, Answer> {
   bytes(call: Call): number;
   /** Whether it does not matter which of two such calls about one record comes first. */
   readonly isUnordered: boolean;
+  /**
+   * A call that is refused has to be kept and told again, so it has twice the room, and waits for as long as it takes.
+   * Anything else has cost nothing yet, and is not sent any more when whoever asked has long given up.
+   */
+  readonly isUrgent: boolean;
 }
 
 export interface GatheringOptions {
@@ -23,14 +28,14 @@ export interface GatheringOptions {
 /**
  * Group commit. What is asked for while the connections are busy is gathered, and travels in one statement as soon as
  * one of them is free; there is no timer. Calls about one record go in the order in which they came, each after the
- * answer to the one before, wherever the order matters.
+ * answer to the one before, wherever the order matters and the answer comes in reasonable time.
  */
 export class Gathering {
   readonly #options: Required<GatheringOptions>;
   /** The calls that can go, by what they ask for. */
   readonly #ready = new Map<Verb<never, unknown>, Waiting[]>();
-  /** The last call about each record that was asked about and not answered yet. */
-  readonly #last = new Map<string, Waiting>();
+  /** The records that somebody asks about, by name. */
+  readonly #lines = new Map<string, Line>();
   readonly #flights = new Set<{ readonly since: number }>();
   #isFlushing = false;
   #waiting = 0;
@@ -40,38 +45,59 @@ export class Gathering {
     this.#options = { now: () => performance.now(), aloneMax: 1, ...options };
   }
 
-  /**
-   * Rejects at once when too much is waiting already. What is `urgent` has twice the room: an outcome that is refused
-   * has to be kept and told again, while a request that is refused has cost nothing yet.
-   */
-  ask<Call, Answer>(
-    verb: Verb<Call, Answer>,
-    id: RecordId,
-    call: Call,
-    { isUrgent }: { readonly isUrgent: boolean },
-  ): Promise<Answer> {
+  /** Rejects at once when too much is waiting already. */
+  ask<Call, Answer>(verb: Verb<Call, Answer>, id: RecordId, call: Call): Promise<Answer> {
     const bytes = verb.bytes(call);
-    const room = isUrgent ? 2 : 1;
+    const room = verb.isUrgent ? 2 : 1;
     if (this.#waiting >= waitingMax * room || this.#waitingBytes + bytes > waitingBytesMax * room) {
       return Promise.reject(
-        new StoreError(`${this.#waiting} calls are waiting for the database already: it does not keep up`),
+        new StoreBusyError(`${this.#waiting} calls are waiting for the database already`),
       );
     }
     return new Promise<Answer>((resolve, reject) => {
-      const name = recordIdText(id);
-      const waiting = { verb, id, call, name, bytes, resolve, reject, next: undefined } as Waiting;
       this.#waiting += 1;
       this.#waitingBytes += bytes;
-      const before = this.#last.get(name);
-      if (before?.verb === verb && verb.isUnordered) {
-        // A batch holds a record once, and there is no reason to wait for the next one.
-        void this.#carryAlone(waiting);
-        return;
-      }
-      this.#last.set(name, waiting);
-      if (before === undefined) this.#makeReady(waiting);
-      else before.next = waiting;
+      this.#enqueue({
+        verb: verb as Verb<unknown, unknown>,
+        id,
+        call,
+        bytes,
+        askedAt: this.#options.now(),
+        resolve: resolve as (answer: unknown) => void,
+        reject,
+        sentAt: undefined,
+        line: undefined,
+        isCounted: true,
+      });
     });
+  }
+
+  #enqueue(waiting: Waiting): void {
+    const name = recordIdText(waiting.id);
+    const line = this.#lines.get(name);
+    if (line === undefined) {
+      waiting.line = { name, first: waiting, behind: [] };
+      this.#lines.set(name, waiting.line);
+      this.#makeReady(waiting);
+    } else if (line.first.verb === waiting.verb && waiting.verb.isUnordered) {
+      // A batch holds a record once, and there is no reason to wait for the next one.
+      void this.#carryAlone(waiting);
+    } else {
+      waiting.line = line;
+      line.behind.push(waiting);
+      this.#passBy(line);
+    }
+  }
+
+  /**
+   * An answer that does not come must not hold up for ever what else is said about the record: who may say it is checked
+   * in the database, and the order only spares it questions in vain.
+   */
+  #passBy(line: Line): void {
+    const { first } = line;
+    if (first.sentAt === undefined || this.#options.now() - first.sentAt < stalledMs) return;
+    this.#uncount(first);
+    this.#moveUp(line);
   }
 
   #makeReady(waiting: Waiting): void {
@@ -107,28 +133,48 @@ export class Gathering {
     return flightsMax - busy;
   }
 
-  /** A fair share of what is ready, of the kind of which there is most. */
+  /** A fair share of what is ready, of the kind that has waited longest. */
   #nextBatch(free: number): Waiting[] {
-    let most: Waiting[] = [];
+    this.#refuseLate();
+    let longest: Waiting[] = [];
     let total = 0;
     for (const ready of this.#ready.values()) {
       total += ready.length;
-      if (ready.length > most.length) most = ready;
+      if (ready[0] !== undefined && ready[0].askedAt < (longest[0]?.askedAt ?? Number.POSITIVE_INFINITY)) {
+        longest = ready;
+      }
     }
     const share = Math.min(batchMax, Math.ceil(total / free));
     let bytes = 0;
     let count = 0;
-    for (const waiting of most) {
+    for (const waiting of longest) {
       bytes += waiting.bytes;
       if (count > 0 && (count >= share || bytes > batchBytesMax)) break;
       count += 1;
     }
-    return most.splice(0, count);
+    return longest.splice(0, count);
+  }
+
+  #refuseLate(): void {
+    const givenUpSince = this.#options.now() - patienceMs;
+    for (const [verb, ready] of this.#ready) {
+      if (verb.isUrgent || (ready[0]?.askedAt ?? givenUpSince) >= givenUpSince) continue;
+      const late = ready.filter(({ askedAt }) => askedAt < givenUpSince);
+      this.#ready.set(
+        verb,
+        ready.filter(({ askedAt }) => askedAt >= givenUpSince),
+      );
+      for (const waiting of late) {
+        this.#reject(waiting, new StoreBusyError(`a call has waited for the database for ${patienceMs} ms`));
+      }
+    }
   }
 
   async #fly(batch: Waiting[]): Promise<void> {
-    const flight = { since: this.#options.now() };
+    const since = this.#options.now();
+    const flight = { since };
     this.#flights.add(flight);
+    for (const waiting of batch) waiting.sentAt = since;
     await this.#carry(batch);
     this.#flights.delete(flight);
     if (this.#waiting > 0) this.#flushSoon();
@@ -161,6 +207,7 @@ export class Gathering {
   }
 
   async #carryAlone(waiting: Waiting): Promise<void> {
+    waiting.sentAt ??= this.#options.now();
     try {
       this.#resolve(waiting, await waiting.verb.alone(waiting.call));
     } catch (error) {
@@ -169,21 +216,35 @@ export class Gathering {
   }
 
   #resolve(waiting: Waiting, answer: unknown): void {
-    this.#land(waiting);
+    this.#leave(waiting);
     waiting.resolve(answer);
   }
 
   #reject(waiting: Waiting, error: unknown): void {
-    this.#land(waiting);
+    this.#leave(waiting);
     waiting.reject(error);
   }
 
-  /** Makes room for the next call about the same record. */
-  #land(waiting: Waiting): void {
+  #leave(waiting: Waiting): void {
+    this.#uncount(waiting);
+    // One that was passed by is not the first any more.
+    if (waiting.line?.first === waiting) this.#moveUp(waiting.line);
+  }
+
+  #moveUp(line: Line): void {
+    const next = line.behind.shift();
+    if (next === undefined) this.#lines.delete(line.name);
+    else {
+      line.first = next;
+      this.#makeReady(next);
+    }
+  }
+
+  #uncount(waiting: Waiting): void {
+    if (!waiting.isCounted) return;
+    waiting.isCounted = false;
     this.#waiting -= 1;
     this.#waitingBytes -= waiting.bytes;
-    if (waiting.next !== undefined) this.#makeReady(waiting.next);
-    else if (this.#last.get(waiting.name) === waiting) this.#last.delete(waiting.name);
   }
 }
 
@@ -201,16 +262,29 @@ const waitingBytesMax = 64 * 1024 * 1024;
 /** Long against any statement here, short against anybody's patience. */
 const stalledMs = 1_000;
 
+/** Below the time within which the engine wants an answer, unless it was told otherwise. */
+const patienceMs = 4_000;
+
 interface Waiting {
   readonly verb: Verb<unknown, unknown>;
   readonly id: RecordId;
   readonly call: unknown;
-  readonly name: string;
   readonly bytes: number;
+  readonly askedAt: number;
   readonly resolve: (answer: unknown) => void;
   readonly reject: (error: unknown) => void;
-  /** The next call about the same record. */
-  next: Waiting | undefined;
+  /** Undefined while it is here. */
+  sentAt: number | undefined;
+  /** Undefined if it goes alone, past everybody else. */
+  line: Line | undefined;
+  isCounted: boolean;
+}
+
+/** Those who ask about one record. */
+interface Line {
+  readonly name: string;
+  first: Waiting;
+  readonly behind: Waiting[];
 }
 
 /** Every process locks records in this order, so that no two wait for each other. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { StoreError } from "../../src/core/errors.ts";
+import { StoreBusyError, StoreError } from "../../src/core/errors.ts";
 import type { RecordId } from "../../src/core/record.ts";
 import { Gathering, type Verb } from "../../src/stores/gathering.ts";
 
@@ -8,7 +8,7 @@ interface Call extends RecordId {
 }
 
 /** A database that answers when it is told to, and remembers what it was asked. */
-function database({ isUnordered = false } = {}) {
+function database({ isUnordered = false, isUrgent = false } = {}) {
   const asked: { readonly keys: readonly string[]; answer(): void; fail(error: unknown): void }[] = [];
   const hold = <A>(keys: readonly string[], answers: A) =>
     new Promise<A>((resolve, reject) => {
@@ -23,6 +23,7 @@ function database({ isUnordered = false } = {}) {
       ),
     bytes: ({ bytes = 1 }) => bytes,
     isUnordered,
+    isUrgent,
   };
   return { asked, verb };
 }
@@ -33,12 +34,11 @@ const gathering = (aloneMax = 1) =>
   new Gathering({ isRefusal: (error) => error instanceof Refused, now: () => now, aloneMax });
 const turn = () => new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
 const id = (key: string): Call => ({ scope: "s", key });
-const calm = { isUrgent: false };
 
 describe("what travels together", () => {
   it("a lone call leaves in the same turn of the event loop, alone", async () => {
     const { asked, verb } = database();
-    const answer = gathering().ask(verb, id("a"), id("a"), calm);
+    const answer = gathering().ask(verb, id("a"), id("a"));
     await turn();
     expect(asked).toMatchObject([{ keys: ["a"] }]);
     asked[0]?.answer();
@@ -48,10 +48,10 @@ describe("what travels together", () => {
   it("what comes while all flights are in the air makes the next batches, sorted by record", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    const first = ["a", "b"].map((key) => all.ask(verb, id(key), id(key), calm));
+    const first = ["a", "b"].map((key) => all.ask(verb, id(key), id(key)));
     await turn();
     expect(asked.map(({ keys }) => keys)).toEqual([["a"], ["b"]]);
-    const rest = ["z", "d", "y", "c"].map((key) => all.ask(verb, id(key), id(key), calm));
+    const rest = ["z", "d", "y", "c"].map((key) => all.ask(verb, id(key), id(key)));
     await turn();
     expect(asked).toHaveLength(2);
     asked[0]?.answer();
@@ -72,7 +72,7 @@ describe("what travels together", () => {
   it("a crowd is shared among the flights that are free", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    for (let index = 0; index < 100; index += 1) void all.ask(verb, id(`k${index}`), id(`k${index}`), calm);
+    for (let index = 0; index < 100; index += 1) void all.ask(verb, id(`k${index}`), id(`k${index}`));
     await turn();
     expect(asked.map(({ keys }) => keys.length)).toEqual([50, 50]);
   });
@@ -80,7 +80,7 @@ describe("what travels together", () => {
   it("what is large travels in batches of its own", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    for (const key of ["a", "b", "c", "d"]) void all.ask(verb, id(key), { ...id(key), bytes: 700_000 }, calm);
+    for (const key of ["a", "b", "c", "d"]) void all.ask(verb, id(key), { ...id(key), bytes: 700_000 });
     await turn();
     expect(asked.map(({ keys }) => keys)).toEqual([["a"], ["b"]]);
   });
@@ -89,8 +89,8 @@ describe("what travels together", () => {
     const one = database();
     const other = database();
     const all = gathering(0);
-    for (const key of ["a", "b"]) void all.ask(one.verb, id(key), id(key), calm);
-    for (const key of ["c", "d"]) void all.ask(other.verb, id(key), id(key), calm);
+    for (const key of ["a", "b"]) void all.ask(one.verb, id(key), id(key));
+    for (const key of ["c", "d"]) void all.ask(other.verb, id(key), id(key));
     await turn();
     expect([one.asked[0]?.keys, other.asked[0]?.keys]).toEqual([
       ["a", "b"],
@@ -104,9 +104,9 @@ describe("one record", () => {
     const { asked, verb } = database();
     const all = gathering(0);
     const answers = [
-      all.ask(verb, id("a"), id("a"), calm),
-      all.ask(verb, id("a"), id("a"), calm),
-      all.ask(verb, id("b"), id("b"), calm),
+      all.ask(verb, id("a"), id("a")),
+      all.ask(verb, id("a"), id("a")),
+      all.ask(verb, id("b"), id("b")),
     ];
     await turn();
     expect(asked.map(({ keys }) => keys)).toEqual([["a"], ["b"]]);
@@ -123,7 +123,7 @@ describe("one record", () => {
   it("is asked about at once where the order does not matter", async () => {
     const { asked, verb } = database({ isUnordered: true });
     const all = gathering();
-    for (let index = 0; index < 5; index += 1) void all.ask(verb, id("a"), id("a"), calm);
+    for (let index = 0; index < 5; index += 1) void all.ask(verb, id("a"), id("a"));
     await turn();
     expect(asked.map(({ keys }) => keys)).toEqual([["a"], ["a"], ["a"], ["a"], ["a"]]);
   });
@@ -132,7 +132,7 @@ describe("one record", () => {
     const { asked, verb } = database();
     const all = gathering();
     for (let round = 0; round < 3; round += 1) {
-      const answer = all.ask(verb, id("a"), id("a"), calm);
+      const answer = all.ask(verb, id("a"), id("a"));
       await turn();
       asked[round]?.answer();
       expect(await answer).toBe("alone a");
@@ -144,7 +144,7 @@ describe("what goes wrong", () => {
   it("a call that a batch cannot answer is asked alone, and the others have their answers already", async () => {
     const { asked, verb } = database();
     const all = gathering(0);
-    const answers = ["even", "odd"].map((key) => all.ask(verb, id(key), id(key), calm));
+    const answers = ["even", "odd"].map((key) => all.ask(verb, id(key), id(key)));
     // One flight takes both: the other is busy.
     await turn();
     for (const flight of asked.splice(0)) flight.answer();
@@ -158,10 +158,10 @@ describe("what goes wrong", () => {
   it("a refused batch is asked one by one, and only the poisoned call fails", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    void all.ask(verb, id("busy1"), id("busy1"), calm);
-    void all.ask(verb, id("busy2"), id("busy2"), calm);
+    void all.ask(verb, id("busy1"), id("busy1"));
+    void all.ask(verb, id("busy2"), id("busy2"));
     await turn();
-    const answers = ["a", "poison", "z"].map((key) => all.ask(verb, id(key), id(key), calm));
+    const answers = ["a", "poison", "z"].map((key) => all.ask(verb, id(key), id(key)));
     asked[0]?.answer();
     await turn();
     expect(asked[2]?.keys).toEqual(["a", "poison", "z"]);
@@ -181,7 +181,7 @@ describe("what goes wrong", () => {
   it("a lost batch rejects each of its calls, and is not sent again", async () => {
     const { asked, verb } = database();
     const all = gathering(0);
-    const answers = ["a", "b", "c"].map((key) => all.ask(verb, id(key), id(key), calm));
+    const answers = ["a", "b", "c"].map((key) => all.ask(verb, id(key), id(key)));
     await turn();
     const sent = asked.length;
     for (const flight of asked) flight.fail(new Error("the connection is lost"));
@@ -190,15 +190,95 @@ describe("what goes wrong", () => {
     expect(asked).toHaveLength(sent);
   });
 
+  it("a call that is never answered does not hold up for ever what else is said about its record", async () => {
+    const { asked, verb } = database();
+    const all = gathering();
+    void all.ask(verb, id("a"), id("a"));
+    await turn();
+    for (let heartbeat = 0; heartbeat < 3; heartbeat += 1) {
+      void all.ask(verb, id("a"), id("a"));
+      await turn();
+      expect(asked).toHaveLength(heartbeat + 1);
+      now += 1_001;
+      void all.ask(verb, id("a"), id("a"));
+      await turn();
+      expect(asked).toHaveLength(heartbeat + 2);
+    }
+  });
+
+  it("calls that are never answered do not use up the room for others", async () => {
+    const { asked, verb } = database({ isUrgent: true });
+    const all = gathering();
+    for (let heartbeat = 0; heartbeat < 100; heartbeat += 1) {
+      for (let record = 0; record < 300; record += 1) void all.ask(verb, id(`k${record}`), id(`k${record}`));
+      await turn();
+      now += 1_001;
+    }
+    const before = asked.length;
+    const fresh = all.ask({ ...verb, isUrgent: false }, id("fresh"), id("fresh"));
+    await turn();
+    expect(asked.length).toBeGreaterThan(before);
+    for (const flight of asked) flight.answer();
+    expect(await fresh).toContain("fresh");
+  });
+
+  it("what has waited for longer than anybody waits is not sent any more, unless it is urgent", async () => {
+    const { asked, verb } = database();
+    const urgent = { ...verb, isUrgent: true };
+    const all = gathering();
+    for (const key of ["busy1", "busy2"]) void all.ask(verb, id(key), id(key));
+    await turn();
+    const late = all.ask(verb, id("late"), id("late"));
+    const outcome = all.ask(urgent, id("outcome"), id("outcome"));
+    now += 4_001;
+    void all.ask(verb, id("new"), id("new"));
+    await expect(late).rejects.toThrow(StoreBusyError);
+    await turn();
+    expect(
+      asked
+        .slice(2)
+        .flatMap(({ keys }) => keys)
+        .sort(),
+    ).toEqual(["new", "outcome"]);
+    for (const flight of asked) flight.answer();
+    expect(await outcome).toContain("outcome");
+  });
+
+  it("a rare kind of call has its turn between crowds of others", async () => {
+    const { asked, verb } = database();
+    const rare = database();
+    const all = gathering();
+    let isOver = false;
+    const client = async (name: string) => {
+      for (let round = 0; !isOver; round += 1) await all.ask(verb, id(`${name} ${round}`), id(name));
+    };
+    const clients = Array.from({ length: 16 }, (_, index) => client(`client ${index}`));
+    await turn();
+    void all.ask(rare.verb, id("rare"), id("rare"));
+    for (let landing = 0; landing < 6; landing += 1) {
+      now += 1;
+      asked.shift()?.answer();
+      await turn();
+    }
+    expect(rare.asked).toMatchObject([{ keys: ["rare"] }]);
+    isOver = true;
+    while (asked.length > 0) {
+      for (const flight of asked.splice(0)) flight.answer();
+      for (const flight of rare.asked) flight.answer();
+      await turn();
+    }
+    await Promise.all(clients);
+  });
+
   it("flights that take for ever do not keep the rest on the ground", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    for (const key of ["a", "b", "c"]) void all.ask(verb, id(key), id(key), calm);
+    for (const key of ["a", "b", "c"]) void all.ask(verb, id(key), id(key));
     await turn();
     await turn();
     const before = asked.length;
     now += 1_001;
-    void all.ask(verb, id("d"), id("d"), calm);
+    void all.ask(verb, id("d"), id("d"));
     await turn();
     expect(asked.slice(before).flatMap(({ keys }) => keys)).toContain("d");
   });
@@ -207,16 +287,16 @@ describe("what goes wrong", () => {
     const { asked, verb } = database();
     const all = gathering();
     const answers = Array.from({ length: 10_000 }, (_, index) =>
-      all.ask(verb, id(`k${index}`), id(`k${index}`), calm),
+      all.ask(verb, id(`k${index}`), id(`k${index}`)),
     );
-    await expect(all.ask(verb, id("more"), id("more"), calm)).rejects.toThrow(StoreError);
-    void all.ask(verb, id("urgent"), id("urgent"), { isUrgent: true });
-    await expect(all.ask(verb, id("more"), id("more"), calm)).rejects.toThrow(/10001 calls are waiting/);
+    await expect(all.ask(verb, id("more"), id("more"))).rejects.toThrow(StoreError);
+    void all.ask({ ...verb, isUrgent: true }, id("urgent"), id("urgent"));
+    await expect(all.ask(verb, id("more"), id("more"))).rejects.toThrow(/10001 calls are waiting/);
     await turn();
     for (const flight of asked) flight.answer();
     await answers[0];
-    void all.ask(verb, id("more"), id("more"), calm);
-    await expect(all.ask(verb, id("huge"), { ...id("huge"), bytes: 65 * 1024 * 1024 }, calm)).rejects.toThrow(
+    void all.ask(verb, id("more"), id("more"));
+    await expect(all.ask(verb, id("huge"), { ...id("huge"), bytes: 65 * 1024 * 1024 })).rejects.toThrow(
       StoreError,
     );
   });

@@ -1,4 +1,4 @@
-import { encodeProgress, noProgress } from "../../core/phase.ts";
+import { noProgress } from "../../core/phase.ts";
 import { decodeResponse, encodeResponse } from "../../core/response.ts";
 import type {
   Advance,
@@ -150,36 +150,34 @@ export async function giveUpBatch(
 export interface AdvanceCall {
   readonly lease: Lease;
   readonly step: Advance;
+  /** The step's progress. */
+  readonly encoded: string | null;
 }
 
 export async function advanceBatch(
   queries: Queries,
   calls: readonly AdvanceCall[],
-): Promise<readonly RenewAnswer[]> {
+): Promise<Answers<RenewAnswer>> {
   const rows = await queries.batch<{ places: string | null }>("latchkey_advance_batch", [
     ...held(calls.map(({ lease }) => lease)),
-    text(calls, ({ step }) => encodeProgress(step.progress)),
+    text(calls, ({ encoded }) => encoded),
     text(calls, ({ step }) => step.onCrash),
   ]);
-  return renewAnswers(calls, rows[0]?.places);
+  const isHeld = placesOf(rows[0]?.places);
+  return calls.map((_, index) => (isHeld(index) ? "held" : undefined));
 }
 
-/** The leases are sorted by record. */
+/** The leases are sorted by record. Answers which are certainly held. */
 export async function renewBatch(
   queries: Queries,
   leases: readonly Lease[],
   leaseMs: number,
-): Promise<readonly RenewAnswer[]> {
+): Promise<(index: number) => boolean> {
   const rows = await queries.batch<{ places: string | null }>("latchkey_renew_batch", [
     ...held(leases),
     durationMs(leaseMs),
   ]);
-  return renewAnswers(leases, rows[0]?.places);
-}
-
-function renewAnswers(calls: readonly unknown[], places: string | null | undefined): RenewAnswer[] {
-  const isHeld = placesOf(places);
-  return calls.map((_, index) => (isHeld(index) ? "held" : "lost"));
+  return placesOf(rows[0]?.places);
 }
 
 /** NULL stands for every place. No answer at all stands for none: nothing is promised that the database has not said. */

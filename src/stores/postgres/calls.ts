@@ -1,3 +1,4 @@
+import { encodeProgress } from "../../core/phase.ts";
 import type {
   Advance,
   Lease,
@@ -53,6 +54,7 @@ export function gatheredCalls(
     alone: ({ lease, settlement }) => settle(queries, lease, settlement),
     together: (calls) => completeBatch(queries, calls),
     isUnordered: false,
+    isUrgent: true,
     bytes: ({ settlement: { response } }) =>
       bytesPerCall + (response.kind === "full" ? response.body.length : 0),
   };
@@ -60,26 +62,28 @@ export function gatheredCalls(
     alone: ({ lease, settlement }) => settle(queries, lease, settlement),
     together: (calls) => giveUpBatch(queries, calls),
     isUnordered: false,
+    isUrgent: true,
     bytes: ({ settlement }) => bytesPerCall + settlement.reason.length,
   };
   const advancing: Verb<AdvanceCall, RenewAnswer> = {
     alone: ({ lease, step }) => advance(queries, lease, step),
     together: (calls) => advanceBatch(queries, calls),
     isUnordered: false,
-    bytes: ({ step }) => bytesPerCall + step.progress.length * bytesPerCall,
+    isUrgent: true,
+    bytes: ({ encoded }) => bytesPerCall + (encoded?.length ?? 0),
   };
-  const urgent = { isUrgent: true };
   return {
     reserve(request, session) {
       // A worker comes for one record that is there, and must not make it.
       if (request.mode === "claim") return reserve(queries, reserveStatement, { request, session });
-      return gathering.ask(reserving, request, { request, session }, { isUrgent: false });
+      return gathering.ask(reserving, request, { request, session });
     },
     settle: (lease, settlement) =>
       settlement.kind === "complete"
-        ? gathering.ask(completing, lease, { lease, settlement }, urgent)
-        : gathering.ask(givingUp, lease, { lease, settlement }, urgent),
-    advance: (lease, step) => gathering.ask(advancing, lease, { lease, step }, urgent),
+        ? gathering.ask(completing, lease, { lease, settlement })
+        : gathering.ask(givingUp, lease, { lease, settlement }),
+    advance: (lease, step) =>
+      gathering.ask(advancing, lease, { lease, step, encoded: encodeProgress(step.progress) }),
     // All of a process's leases in one statement already, so nothing is gathered.
     renew: (leases, leaseMs) => renewAll(queries, leases, leaseMs),
   };
@@ -99,12 +103,16 @@ function reserveVerb(queries: Queries, statement: string): Verb<ReserveCall, Res
       return answers;
     },
     isUnordered: true,
+    isUrgent: false,
     bytes: ({ request: { request } }) =>
       bytesPerCall + (request === undefined ? 0 : request.body.length + bytesPerCall),
   };
 }
 
-/** Locked in the order in which every batch is. */
+/**
+ * Locked in the order in which every batch is. What a batch did not find held, or found changed in just this moment, is
+ * asked for again without it: a lease must not be given up by mistake.
+ */
 async function renewAll(
   queries: Queries,
   leases: readonly Lease[],
@@ -112,13 +120,16 @@ async function renewAll(
 ): Promise<readonly RenewAnswer[]> {
   if (leases.length < 2) return renew(queries, leases, leaseMs);
   const order = leases.map((lease, index) => ({ lease, index })).sort((a, b) => byRecord(a.lease, b.lease));
-  const sorted = await renewBatch(
+  const sorted = order.map(({ lease }) => lease);
+  const answers: RenewAnswer[] = leases.map(() => "held");
+  const isHeld = await renewBatch(queries, sorted, leaseMs);
+  const doubtful = order.filter((_, position) => !isHeld(position));
+  const again = await renew(
     queries,
-    order.map(({ lease }) => lease),
+    doubtful.map(({ lease }) => lease),
     leaseMs,
   );
-  const answers: RenewAnswer[] = leases.map(() => "lost");
-  for (const [position, { index }] of order.entries()) answers[index] = sorted[position] ?? "lost";
+  for (const [position, { index }] of doubtful.entries()) answers[index] = again[position] ?? "lost";
   return answers;
 }
 

@@ -45,10 +45,10 @@ const notNullViolation = "23502";
 export function isRefusal(error: unknown): boolean {
   const { cause } = error as { cause?: { code?: unknown } };
   const code = String(cause?.code);
-  return code === queryCanceled || refusedClasses.has(code.slice(0, 2));
+  return refusals.has(code) || refusedClasses.has(code.slice(0, 2));
 }
 
 /** Bad data, a broken rule, a deadlock or another isolation level's conflict, a limit, a lock, an exception. */
 const refusedClasses: ReadonlySet<string> = new Set(["21", "22", "23", "40", "54", "55", "P0"]);
-/** By a time limit for statements, which one locked record may have used up. */
-const queryCanceled = "57014";
+/** A time limit for statements, which one locked record may have used up; more locks than fit. */
+const refusals: ReadonlySet<string> = new Set(["57014", "53200"]);

@@ -100,6 +100,7 @@ $$;
 
 -- A row for each position whose record this transaction has not written: with a fingerprint if there is a record, and
 -- with a lease or a status if it can be answered at once, because it is in progress or completed, by the clock alone.
+-- Large answers are left to statements of their own, so that nobody waits for all of them.
 CREATE FUNCTION latchkey_found(scopes text[], keys text[], moment timestamptz)
 RETURNS TABLE (
   place integer, now float8, print text, lease float8, status integer, head text, body bytea, expires float8
@@ -115,11 +116,15 @@ BEGIN
   SELECT c.position::integer, NULL::float8, r.fingerprint,
     CASE WHEN r.state = 'in_progress' AND r.owner_session IS NULL AND r.lease_until > moment
       THEN (extract(epoch FROM r.lease_until) * 1000)::float8 END,
-    CASE WHEN r.state = 'completed' AND r.expires_at > moment THEN r.response_status::integer END,
-    r.response_head, r.response_body, (extract(epoch FROM r.expires_at) * 1000)::float8
+    CASE WHEN r.is_tellable THEN r.response_status::integer END,
+    CASE WHEN r.is_tellable THEN r.response_head END,
+    CASE WHEN r.is_tellable THEN r.response_body END,
+    (extract(epoch FROM r.expires_at) * 1000)::float8
   FROM unnest(scopes, keys) WITH ORDINALITY AS c (scope, key, position)
   LEFT JOIN LATERAL (
-    SELECT xmin, * FROM latchkey_records AS r WHERE r.scope = c.scope AND r.key = c.key OFFSET 0
+    SELECT xmin, *, state = 'completed' AND expires_at > moment AND coalesce(octet_length(response_body), 0) <= 16384
+      AS is_tellable
+    FROM latchkey_records AS r WHERE r.scope = c.scope AND r.key = c.key OFFSET 0
   ) AS r ON true
   WHERE mine IS NULL OR r.xmin IS NULL OR r.xmin <> mine;
 END
@@ -233,7 +238,8 @@ BEGIN
       expires_at = coalesce(moment + c.retention * interval '1 millisecond', r.expires_at),
       resume_after = moment + c.resume * interval '1 millisecond',
       reconcile_after = moment + c.reconcile * interval '1 millisecond',
-      watched = CASE WHEN r.watched THEN latchkey_tell(r.scope, r.key) ELSE false END,
+      -- Whoever waits goes on waiting, for the next attempt.
+      watched = CASE WHEN r.watched THEN NOT latchkey_tell(r.scope, r.key) ELSE false END,
       owner_session = NULL,
       lease_until = NULL
     FROM unnest(latchkey_find(scopes, keys), fences, owners, states, reasons, retentions, resumes, reconciles)

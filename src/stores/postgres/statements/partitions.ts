@@ -105,7 +105,17 @@ AS $batch$
 DECLARE
   moment CONSTANT timestamptz := date_trunc('milliseconds', now());
   kind integer;
+  known integer;
 BEGIN
+  now := extract(epoch FROM moment) * 1000;
+  IF look THEN
+    RETURN QUERY SELECT * FROM latchkey_found(scopes, keys, moment) WHERE print IS NOT NULL;
+    GET DIAGNOSTICS known = ROW_COUNT;
+    IF known = cardinality(keys) THEN
+      RETURN NEXT;
+      RETURN;
+    END IF;
+  END IF;
   status := 0;
   FOR i IN 1..cardinality(keys) LOOP
     kind := kinds[i];
@@ -115,7 +125,6 @@ BEGIN
       status := status + 1;
     END IF;
   END LOOP;
-  now := extract(epoch FROM moment) * 1000;
   RETURN NEXT;
   IF status < cardinality(keys) THEN
     RETURN QUERY SELECT * FROM latchkey_found(scopes, keys, moment);
