@@ -44,6 +44,21 @@ describe("a busted key", () => {
     }
   });
 
+  it("is executed anew although its old answer is still on its way from the store", async () => {
+    const slow = slowStore();
+    const all = cluster({ store: ({ now }) => slow.over(memoryStore({ clock: now })) });
+    const engine = all.engine();
+    const old = execution(await engine.arrive(arrival()));
+    slow.hold();
+    const settled = old.settle(answered(201, "old"));
+    await Promise.resolve();
+    expect(await engine.bust(arrival(), said)).toEqual({ kind: "busted" });
+    const next = engine.arrive(arrival());
+    slow.release();
+    expect(execution(await next).after).toBe("expired");
+    await settled;
+  });
+
   it("takes no other answer with it", async () => {
     const all = cluster({ cache: {} });
     const engine = all.engine();

@@ -247,6 +247,75 @@ describe("neighbours in a batch", () => {
   });
 });
 
+describe("a record that changes while a batch waits for it", () => {
+  /** Changes the records of these leases in a transaction that ends only when `meanwhile` waits for it. */
+  async function whileChanging<T>(held: readonly Lease[], meanwhile: () => Promise<T>): Promise<T> {
+    const client = await pool.connect();
+    await client.query("BEGIN");
+    for (const { scope, key } of held) {
+      await client.query("UPDATE latchkey_records SET watched = true WHERE scope = $1 AND key = $2", [
+        scope,
+        key,
+      ]);
+    }
+    const answer = meanwhile();
+    await eventually(async () => {
+      const [row] = await database.query<{ waiting: number }>(
+        "SELECT count(*)::int AS waiting FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()",
+      );
+      return (row?.waiting ?? 0) > 0;
+    });
+    await client.query("COMMIT");
+    client.release();
+    return answer;
+  }
+
+  it("does not cost its owner the lease", async () => {
+    const store = postgresStore(pool);
+    const held = await leases(store, requests(6));
+    const changed = held.slice(0, 3);
+    expect(await whileChanging(changed, () => store.renew(held, 60_000))).toEqual(held.map(() => "held"));
+    const step = { progress: noProgress, onCrash: "retry" } as const;
+    expect(
+      await whileChanging(changed, () => Promise.all(held.map((lease) => store.advance(lease, step)))),
+    ).toEqual(held.map(() => "held"));
+    const settled = await whileChanging(changed, () =>
+      Promise.all(held.map((lease) => store.settle(lease, complete))),
+    );
+    expect(settled.map(({ kind }) => kind)).toEqual(held.map(() => "settled"));
+  });
+});
+
+describe("what is large", () => {
+  it("is replayed by statements of its own, so that nobody waits for all of it", async () => {
+    const store = postgresStore(pool);
+    const large = { ...complete, response: { ...response, body: Buffer.alloc(20_000, 7) } } as const;
+    const wanted = requests(12);
+    const held = await leases(store, wanted);
+    await Promise.all(held.map((lease, index) => store.settle(lease, index < 3 ? large : complete)));
+    const texts: string[] = [];
+    const spying = postgresStore(spied(pool, (text) => void texts.push(text)));
+    const answers = await Promise.all(wanted.map((each) => spying.reserve(again(each))));
+    expect(
+      answers.map(
+        (answer) =>
+          answer.kind === "replay" && answer.response.kind === "full" && answer.response.body.length,
+      ),
+    ).toEqual(wanted.map((_, index) => (index < 3 ? 20_000 : 4)));
+    expect(texts.filter((text) => !text.includes("_batch"))).toHaveLength(3);
+  });
+
+  it("does not travel with much of its kind", async () => {
+    const store = postgresStore(pool);
+    const held = await leases(store, requests(20));
+    const texts: string[] = [];
+    const spying = postgresStore(spied(pool, (text) => void texts.push(text)));
+    const progress = [{ kind: "atomic", name: "done", result: JSON.stringify("x".repeat(250_000)) }] as const;
+    await Promise.all(held.map((lease) => spying.advance(lease, { progress, onCrash: "resume" })));
+    expect(texts.length).toBeGreaterThan(4);
+  });
+});
+
 describe("a database in trouble", () => {
   /** Nobody can write while this is held. */
   async function locked<T>(work: (release: () => Promise<void>) => Promise<T>): Promise<T> {

@@ -192,4 +192,33 @@ export const upkeepCases: readonly ContractCase[] = [
       }
     },
   },
+  {
+    name: "whoever goes on watching is woken again when the next attempt is settled",
+    async run({ store }) {
+      if (store.watch === undefined) return;
+      const request = fresh();
+      let wakes = 0;
+      let wake = () => {};
+      const unwatch = await (async () => {
+        const held = await lease(store, request);
+        const stop = await store.watch?.(held, () => {
+          wakes += 1;
+          wake();
+        });
+        await store.settle(held, release);
+        return stop;
+      })();
+      const next = await lease(store, again(request));
+      for (const _ of rounds()) {
+        if (wakes > 0) break;
+        await new Promise((resolve) => setTimeout(resolve, 1));
+      }
+      const woken = new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+      await store.settle(next, complete());
+      await woken;
+      unwatch?.();
+    },
+  },
 ];
