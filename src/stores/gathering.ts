@@ -3,7 +3,8 @@ import { type RecordId, recordIdText } from "../core/record.ts";
 
 /** A way to ask the database for something, one by one or many at once. */
 export interface Verb<Call, Answer> {
-  alone(call: Call): Promise<Answer>;
+  /** `isLeft`: a batch could not answer it, so that there is no short way. */
+  alone(call: Call, options: { readonly isLeft: boolean }): Promise<Answer>;
   /** Answers in the order of the calls; undefined where one has to be asked alone. No two are about one record. */
   together(calls: readonly Call[]): Promise<readonly (Answer | undefined)[]>;
   /** About how much there is to send. */
@@ -107,14 +108,19 @@ export class Gathering {
     this.#flushSoon();
   }
 
-  /** After everything that this turn of the event loop still brings: callers come in crowds. */
+  /**
+   * After everything that this turn of the event loop still brings, because callers come in crowds; or, while nothing is
+   * under way, after what is running now.
+   */
   #flushSoon(): void {
     if (this.#isFlushing) return;
     this.#isFlushing = true;
-    setImmediate(() => {
+    const flush = () => {
       this.#isFlushing = false;
       this.#flush();
-    });
+    };
+    if (this.#flights.size === 0) process.nextTick(flush);
+    else setImmediate(flush);
   }
 
   #flush(): void {
@@ -193,7 +199,7 @@ export class Gathering {
       const answers = await first.verb.together(batch.map(({ call }) => call));
       for (const [index, waiting] of batch.entries()) {
         const answer = answers[index];
-        if (answer === undefined) void this.#carryAlone(waiting);
+        if (answer === undefined) void this.#carryAlone(waiting, { isLeft: true });
         else this.#resolve(waiting, answer);
       }
     } catch (error) {
@@ -206,10 +212,10 @@ export class Gathering {
     }
   }
 
-  async #carryAlone(waiting: Waiting): Promise<void> {
+  async #carryAlone(waiting: Waiting, options = { isLeft: false }): Promise<void> {
     waiting.sentAt ??= this.#options.now();
     try {
-      this.#resolve(waiting, await waiting.verb.alone(waiting.call));
+      this.#resolve(waiting, await waiting.verb.alone(waiting.call, options));
     } catch (error) {
       this.#reject(waiting, error);
     }

@@ -1,7 +1,6 @@
 import type pg from "pg";
 import { afterEach, expect, it } from "vitest";
 import type { ReserveRequest, Store } from "../../src/core/store.ts";
-import * as statements from "../../src/stores/postgres/statements/records.ts";
 import { postgresStore } from "../../src/stores/postgres/store.ts";
 import { again, complete, eventually, leaseOf, request, unclaimed, useDatabase } from "./postgres-support.ts";
 
@@ -160,7 +159,7 @@ it("a lease that comes when its session is gone is refused, and given back", asy
   const process = owning({}, (pool) => ({
     async query(text: string, values: unknown[]) {
       const answer = await pool.query(text, values);
-      if (text === statements.reserve) await afterReserve?.();
+      if (text.includes("latchkey_reserve_one")) await afterReserve?.();
       return answer;
     },
     connect: () => pool.connect(),

@@ -266,6 +266,7 @@ describe("who comes in between", () => {
         happened = true;
         await meanwhile();
       }),
+      { groupCommit: false },
     );
   }
 
@@ -318,14 +319,17 @@ describe("who comes in between", () => {
 
   it("a record that changes all the time is given up on", async () => {
     let sent = 0;
-    const restless = postgresStore({
-      async query() {
-        sent += 1;
-        return { rows: [{ now: 0, inserted: false, state: null }] };
+    const restless = postgresStore(
+      {
+        async query() {
+          sent += 1;
+          return { rows: [{ now: 0, inserted: false, state: null }] };
+        },
+        connect: () => pool.connect(),
+        on: () => {},
       },
-      connect: () => pool.connect(),
-      on: () => {},
-    });
+      { groupCommit: false },
+    );
     await expect(restless.reserve(request())).rejects.toThrow(/changed during each of 10 attempts/);
     expect(sent).toBe(10);
   });

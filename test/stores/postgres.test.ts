@@ -25,7 +25,7 @@ const subjects: Readonly<Record<string, Subject>> = {
     open: postgresSql({ transform: postgres.camel, fetch_types: false, prepare: false }),
   },
   "a pg pool without group commit": { open: pgPool, options: { groupCommit: false } },
-  "a pg pool in batches only": { open: pgPool, batchesOfOne: true },
+  "a pg pool in batches only, that listens": { open: pgPool, options: { listen: true }, batchesOfOne: true },
   "postgres.js in batches only": { open: postgresSql(), batchesOfOne: true },
   "a transaction pool in batches only": { open: transactionPool, batchesOfOne: true },
   "a transaction pool, where each statement meets another session": { open: transactionPool },

@@ -58,6 +58,31 @@ export async function reserveBatch(
   return reservationsOf(calls, rows);
 }
 
+/** The same for one call, or undefined where only the plain statement knows the answer. */
+export async function reserveOne(queries: Queries, call: ReserveCall): Promise<Reservation | undefined> {
+  const { request } = call;
+  const { onCrash, owner, session, leaseMs, retentionMs, state, route, reconcileMs } = newRecordOf(call);
+  const row = await queries.one<FoundRow>(
+    "SELECT * FROM latchkey_reserve_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+    [
+      request.scope,
+      request.key,
+      request.fingerprint,
+      owner,
+      onCrash,
+      session,
+      leaseMs,
+      retentionMs,
+      state,
+      route,
+      reconcileMs,
+    ],
+  );
+  const now = row.now ?? 0;
+  if (row.place !== null) return answerOf(request, row, now);
+  return reservationOf(request, { fence: 1, after: "absent", progress: noProgress, createdAt: now });
+}
+
 /** The row of the batch has no place. Rows before it are from looking, and count if nothing had to be inserted. */
 function reservationsOf(calls: readonly ReserveCall[], rows: readonly FoundRow[]): Answers<Reservation> {
   const batchAt = rows.findIndex(({ place }) => place === null);
@@ -122,6 +147,20 @@ export async function completeBatch(
   return encoded.map(({ retentionMs }, index) =>
     isHeld(index) ? { kind: "settled", expiresAt: now + retentionMs } : undefined,
   );
+}
+
+/** The same for one call, or undefined if the lease does not hold the record any more. */
+export async function completeOne(
+  queries: Queries,
+  { lease, settlement }: CompleteCall,
+): Promise<SettleAnswer | undefined> {
+  const { status, head, body } = encodeResponse(settlement.response);
+  const retentionMs = Math.round(durationMs(settlement.retentionMs));
+  const { now } = await queries.one<{ now: number | null }>(
+    "SELECT latchkey_complete_one($1, $2, $3, $4, $5, $6, $7, $8) AS now",
+    [lease.scope, lease.key, lease.fence, lease.owner, status, head, body, retentionMs],
+  );
+  return now === null ? undefined : { kind: "settled", expiresAt: now + retentionMs };
 }
 
 export interface GiveUpCall {

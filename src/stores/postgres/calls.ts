@@ -14,10 +14,12 @@ import {
   advanceBatch,
   type CompleteCall,
   completeBatch,
+  completeOne,
   type GiveUpCall,
   giveUpBatch,
   renewBatch,
   reserveBatch,
+  reserveOne,
 } from "./batches.ts";
 import { isRefusal } from "./errors.ts";
 import type { Queries } from "./queries.ts";
@@ -46,12 +48,15 @@ export function plainCalls(queries: Queries, reserveStatement: string): Calls {
 export function gatheredCalls(
   queries: Queries,
   reserveStatement: string,
-  options: { readonly aloneMax: number },
+  { aloneMax, partitioned }: { readonly aloneMax: number; readonly partitioned: boolean },
 ): Calls {
-  const gathering = new Gathering({ isRefusal, ...options });
-  const reserving = reserveVerb(queries, reserveStatement);
+  const gathering = new Gathering({ isRefusal, aloneMax });
+  // Kept requests are rare, and partitions have a way of their own to insert.
+  const isOneEnough = ({ request }: ReserveCall) => request.request === undefined && !partitioned;
+  const reserving = reserveVerb(queries, reserveStatement, isOneEnough);
   const completing: Verb<CompleteCall, SettleAnswer> = {
-    alone: ({ lease, settlement }) => settle(queries, lease, settlement),
+    alone: async (call, { isLeft }) =>
+      (isLeft ? undefined : await completeOne(queries, call)) ?? settle(queries, call.lease, call.settlement),
     together: (calls) => completeBatch(queries, calls),
     isUnordered: false,
     isUrgent: true,
@@ -89,11 +94,18 @@ export function gatheredCalls(
   };
 }
 
-function reserveVerb(queries: Queries, statement: string): Verb<ReserveCall, Reservation> {
+function reserveVerb(
+  queries: Queries,
+  statement: string,
+  isOneEnough: (call: ReserveCall) => boolean,
+): Verb<ReserveCall, Reservation> {
   // Retries come in waves. What the last batch found says whether the next one is likely to find anything.
   let look = false;
   return {
-    alone: (call) => reserve(queries, statement, call),
+    async alone(call, { isLeft }) {
+      const answer = isOneEnough(call) && !isLeft ? await reserveOne(queries, call) : undefined;
+      return answer ?? reserve(queries, statement, call);
+    },
     async together(calls) {
       const answers = await reserveBatch(queries, calls, { look });
       const found = answers.filter(

@@ -95,7 +95,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
     this.#queries = new Queries(database);
     const reserveStatement = partitioned ? reserveInPartitions : statements.reserve;
     this.#calls = groupCommit
-      ? gatheredCalls(this.#queries, reserveStatement, { aloneMax })
+      ? gatheredCalls(this.#queries, reserveStatement, { aloneMax, partitioned })
       : plainCalls(this.#queries, reserveStatement);
     this.#reaper = partitioned ? new PartitionReaper(database) : new BatchReaper(this.#queries);
     const hooks: SessionHooks = {

@@ -298,3 +298,73 @@ BEGIN
   SELECT CASE WHEN count(*) < cardinality(keys) THEN coalesce(string_agg(position::text, ','), '') END FROM held;
 END
 $$;
+
+-- The same for one call, without the arrays: what a lone caller waits for. Place is NULL if the record was inserted.
+CREATE FUNCTION latchkey_reserve_one(
+  its_scope text, its_key text, fingerprint text, owner text, crash text, session integer, lease_ms float8,
+  retention float8, its_state text, route text, reconcile float8
+) RETURNS TABLE (
+  place integer, now float8, print text, lease float8, status integer, head text, body bytea, expires float8
+)
+LANGUAGE plpgsql VOLATILE ROWS 1
+SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_variable
+DECLARE
+  moment CONSTANT timestamptz := date_trunc('milliseconds', now());
+  inserted integer;
+BEGIN
+  INSERT INTO latchkey_records AS r (
+    scope, key, fingerprint, owner, on_crash, owner_session, lease_until, expires_at, state, route, reconcile_ms,
+    fence, resume_after, created_at)
+  VALUES (its_scope, its_key, fingerprint, owner, crash, session, moment + lease_ms * interval '1 millisecond',
+    moment + retention * interval '1 millisecond', its_state, route, reconcile,
+    CASE its_state WHEN 'pending' THEN 0 ELSE 1 END, CASE its_state WHEN 'pending' THEN moment END, moment)
+  ON CONFLICT DO NOTHING;
+  GET DIAGNOSTICS inserted = ROW_COUNT;
+  IF inserted = 0 THEN
+    SELECT f.place, f.print, f.lease, f.status, f.head, f.body, f.expires
+    INTO place, print, lease, status, head, body, expires
+    FROM latchkey_found(ARRAY[its_scope], ARRAY[its_key], moment) AS f;
+  END IF;
+  now := extract(epoch FROM moment) * 1000;
+  RETURN NEXT;
+END
+$$;
+
+-- Answers with the time, or with NULL if the lease did not hold the record. The state is compared in a way that no
+-- partial index knows: only the primary key is left.
+CREATE FUNCTION latchkey_complete_one(
+  its_scope text, its_key text, its_fence integer, its_owner text, status integer, head text, body bytea,
+  retention float8
+) RETURNS float8
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_indexscan = on SET enable_bitmapscan = off SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+  moment CONSTANT timestamptz := date_trunc('milliseconds', now());
+  settled integer;
+BEGIN
+  UPDATE latchkey_records AS r SET
+    state = 'completed',
+    response_status = status,
+    response_head = head,
+    response_body = body,
+    completed_at = moment,
+    expires_at = moment + retention * interval '1 millisecond',
+    watched = CASE WHEN r.watched THEN latchkey_tell(r.scope, r.key) ELSE false END,
+    owner_session = NULL,
+    lease_until = NULL,
+    request_head = NULL,
+    request_body = NULL
+  WHERE r.scope = its_scope AND r.key = its_key AND r.fence = its_fence AND r.owner = its_owner
+    AND (r.state = 'in_progress') IS TRUE;
+  GET DIAGNOSTICS settled = ROW_COUNT;
+  IF settled = 0 THEN
+    RETURN NULL;
+  END IF;
+  RETURN extract(epoch FROM moment) * 1000;
+END
+$$;
