@@ -1,6 +1,6 @@
 // How much of a bare framework's throughput is left behind Latchkey, with records in memory, and behind its peers?
 import { answerWhenStarted, percent, shareBar, whole } from "./lib/answer.js";
-import { measureHttp } from "./lib/http.js";
+import { httpContender } from "./lib/http.js";
 import { barPlot } from "./lib/plot.js";
 import { createProgress } from "./lib/progress.js";
 import { interleave, medianOf, turns } from "./lib/rounds.js";
@@ -37,11 +37,15 @@ export async function run() {
       turn(framework, protection, "replay"),
     ]),
   ]);
-  const samples = await interleave(
-    Object.fromEntries(plan.map(({ name, measure }) => [name, measure])),
-    createProgress(turns(plan.length)),
-  );
-  return report(samples);
+  try {
+    const samples = await interleave(
+      Object.fromEntries(plan.map(({ name, contender }) => [name, contender.measure])),
+      createProgress(turns(plan.length)),
+    );
+    return report(samples);
+  } finally {
+    for (const { contender } of plan) await contender.stop();
+  }
 }
 
 /**
@@ -52,7 +56,7 @@ export async function run() {
 function turn(framework, protection, keys) {
   return {
     name: nameOf(framework, protection, keys),
-    measure: () => measureHttp({ framework, protection, keys, connections }),
+    contender: httpContender({ framework, protection, keys, connections }),
   };
 }
 

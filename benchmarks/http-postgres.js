@@ -1,6 +1,6 @@
 // How many requests per second does Fastify answer when every record is durable in Postgres?
 import { answerWhenStarted, ms, ratioBar, times, whole } from "./lib/answer.js";
-import { measureHttp } from "./lib/http.js";
+import { httpContender } from "./lib/http.js";
 import { withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
 import { interleave, medianOf, turns } from "./lib/rounds.js";
@@ -25,15 +25,26 @@ export function run() {
  * @returns {Promise<import("./lib/answer.js").Answer>}
  */
 async function measure(databaseUrl) {
-  const samples = await interleave(
-    Object.fromEntries(
-      Object.entries(contenders).map(([name, protection]) => [
-        name,
-        () => measureHttp({ framework: "fastify", protection, keys: "fresh", connections, databaseUrl }),
-      ]),
-    ),
-    createProgress(turns(Object.keys(contenders).length)),
-  );
+  const servers = Object.entries(contenders).map(([name, protection]) => ({
+    name,
+    server: httpContender({ framework: "fastify", protection, keys: "fresh", connections, databaseUrl }),
+  }));
+  try {
+    const samples = await interleave(
+      Object.fromEntries(servers.map(({ name, server }) => [name, server.measure])),
+      createProgress(turns(servers.length)),
+    );
+    return report(samples);
+  } finally {
+    for (const { server } of servers) await server.stop();
+  }
+}
+
+/**
+ * @param {Record<string, import("./lib/http.js").HttpSample[]>} samples
+ * @returns {import("./lib/answer.js").Answer}
+ */
+function report(samples) {
   const rate = (/** @type {string} */ name) => medianOf(samples[name], "rate");
   const bar = (/** @type {string} */ name) =>
     ratioBar(`Fastify on Postgres, ${connections} connections, fresh: ${name}`, {

@@ -12,11 +12,14 @@ import { seconds } from "./settings.js";
 /** @typedef {"fresh" | "replay"} Keys */
 /** @typedef {{ rate: number, p50: number, p99: number, cpu: number }} HttpSample per second, ms, ms, µs per request */
 
-const warmUpSeconds = 0.8; // A server in a new process has compiled nothing yet.
+/** A server in a new process has compiled nothing yet, and the more code there is, the longer it takes. */
+const warmUpSeconds = 3;
+const settleSeconds = 0.2;
 const body = JSON.stringify(order);
 
 /**
- * Starts an application in a process of its own, and keeps it busy.
+ * An application in a process of its own, which is started for the first round and kept for all of them: what is asked is
+ * what a server costs that has been running for a while.
  *
  * @param {object} options
  * @param {Framework} options.framework
@@ -24,20 +27,25 @@ const body = JSON.stringify(order);
  * @param {Keys} options.keys
  * @param {number} options.connections
  * @param {string} [options.databaseUrl]
- * @returns {Promise<HttpSample>}
  */
-export async function measureHttp({ framework, protection, keys, connections, databaseUrl }) {
-  /** @type {Awaited<ReturnType<typeof startChild<{ port: number }>>>} */
-  const {
-    child: server,
-    message: { port },
-    exit,
-  } = await startChild("http-server.js", [framework, protection, ...(databaseUrl ? [databaseUrl] : [])]);
-  try {
+export function httpContender({ framework, protection, keys, connections, databaseUrl }) {
+  /** @type {Promise<Awaited<ReturnType<typeof startChild<{ port: number }>>>> | undefined} */
+  let started;
+  const args = [framework, protection, ...(databaseUrl ? [databaseUrl] : [])];
+
+  /** @returns {Promise<HttpSample>} */
+  async function measure() {
+    const isNew = started === undefined;
+    started ??= startChild("http-server.js", args);
+    const {
+      child: server,
+      message: { port },
+    } = await started;
     const url = `http://127.0.0.1:${port}/charges`;
     // Whoever replays has been answered before.
     if (keys === "replay") await (await fetch(url, { method: "POST", body, headers: headers(keys) })).text();
-    await shoot(url, { keys, connections, duration: Math.min(warmUpSeconds, seconds) });
+    const duration = Math.min(isNew ? warmUpSeconds : settleSeconds, seconds * 3);
+    await shoot(url, { keys, connections, duration });
     const before = await cpuOf(server);
     const result = await shoot(url, { keys, connections, duration: seconds });
     const used = (await cpuOf(server)) - before;
@@ -52,10 +60,15 @@ export async function measureHttp({ framework, protection, keys, connections, da
       p99: result.latency.p99,
       cpu: used / result.requests.total,
     };
-  } finally {
-    server.kill();
+  }
+
+  async function stop() {
+    if (started === undefined) return;
+    const { child, exit } = await started;
+    child.kill();
     await exit;
   }
+  return { measure, stop };
 }
 
 /** @param {import("node:child_process").ChildProcess} server */
