@@ -150,12 +150,23 @@ describe("the verification checklist", () => {
   describe("concurrent and distributed behaviour", () => {
     it("of many requests to different nodes one performs the side effect; the 409s say when to come back", async () => {
       const key = newKey();
+      let finish = () => {};
+      const isTime = new Promise<void>((resolve) => {
+        finish = resolve;
+      });
       handler = async () => {
-        await new Promise((resolve) => setTimeout(resolve, 100));
+        await isTime;
         return 201;
       };
+      // It is executed for as long as anybody else has no answer.
+      let answered = 0;
       const answers = await Promise.all(
-        Array.from({ length: 30 }, (_, index) => (nodes[index % 2] as Node).post("/payments", { key })),
+        Array.from({ length: 30 }, async (_, index) => {
+          const answer = await (nodes[index % 2] as Node).post("/payments", { key });
+          answered += 1;
+          if (answered === 29) finish();
+          return answer;
+        }),
       );
       expect(created).toHaveLength(1);
       const refused = answers.filter(({ status }) => status === 409);
