@@ -112,3 +112,25 @@ export interface Deadline {
   before: Deadline | undefined;
   after: Deadline | undefined;
 }
+
+/** One for each time limit: routes have few different ones. */
+export class DeadlinesByLimit {
+  readonly #runtime: Runtime;
+  readonly #known = new Map<number, Deadlines>();
+
+  constructor(runtime: Runtime) {
+    this.#runtime = runtime;
+  }
+
+  of(ms: number): Deadlines {
+    const known = this.#known.get(ms);
+    if (known !== undefined) return known;
+    const deadlines = new Deadlines(this.#runtime, ms);
+    this.#known.set(ms, deadlines);
+    return deadlines;
+  }
+
+  close(): void {
+    for (const deadlines of this.#known.values()) deadlines.close();
+  }
+}

@@ -3,28 +3,33 @@ import { type RecordId, recordIdText } from "../core/record.ts";
 import type {
   Bust,
   BustAnswer,
-  ExecuteAfter,
   Expiry,
   PhaseCommit,
   Reading,
   ReapCounts,
   Reservation,
-  ReserveMode,
   SettleAnswer,
   Settlement,
   Store,
   SweepCounts,
   TransactAnswer,
 } from "../core/store.ts";
-import { Deadlines } from "./deadlines.ts";
-import { Events, type ReserveOutcome, type StoreVerb } from "./events.ts";
+import { Deadlines, DeadlinesByLimit } from "./deadlines.ts";
+import { Events, type StoreVerb } from "./events.ts";
 import { Execution, type ExecutionHost, type Settled } from "./execution.ts";
 import { Flight } from "./flight.ts";
 import { Leases } from "./leases.ts";
 import { type CacheTicket, ReplayCache, type ReplayCacheOptions } from "./replay-cache.ts";
-import type { Runtime } from "./runtime.ts";
+import { type Runtime, randomName } from "./runtime.ts";
 import { Unheard } from "./unheard.ts";
-import { type Arrival, inFlightRetryAfterMs, type Verdict } from "./verdict.ts";
+import {
+  type Arrival,
+  inFlightRetryAfterMs,
+  modeOf,
+  outcomeOf,
+  storeDownVerdict,
+  type Verdict,
+} from "./verdict.ts";
 import { waitForChange } from "./waiting.ts";
 
 export interface EngineOptions {
@@ -53,8 +58,7 @@ export class Engine {
   readonly #host: ExecutionHost;
   readonly #processName: string;
   readonly #storeDeadlines: Deadlines;
-  /** By how long an execution may take; routes have few different limits. */
-  readonly #executionDeadlines = new Map<number, Deadlines>();
+  readonly #executionDeadlines: DeadlinesByLimit;
   #reservations = 0;
 
   constructor(options: EngineOptions) {
@@ -64,6 +68,7 @@ export class Engine {
     this.#cache = options.cache && new ReplayCache(options.cache, options);
     this.#processName = randomName(options.runtime);
     this.#storeDeadlines = new Deadlines(options.runtime, options.storeTimeoutMs);
+    this.#executionDeadlines = new DeadlinesByLimit(options.runtime);
     this.#leases = new Leases({
       runtime: options.runtime,
       leaseMs: options.leaseMs,
@@ -81,7 +86,7 @@ export class Engine {
     });
     this.#host = {
       events: this.events,
-      deadlines: (ms) => this.#deadlines(ms),
+      deadlines: (ms) => this.#executionDeadlines.of(ms),
       settle: (execution, settlement, meaning) => this.#settle(execution, settlement, meaning),
       ended: (execution, settled) => this.#ended(execution, settled),
       store: options.store,
@@ -151,7 +156,7 @@ export class Engine {
     this.#cache?.interrupted();
     this.#leases.close();
     this.#storeDeadlines.close();
-    for (const deadlines of this.#executionDeadlines.values()) deadlines.close();
+    this.#executionDeadlines.close();
   }
 
   #arrive(arrival: Arrival, waitUntil: number): Promise<Verdict> {
@@ -417,14 +422,6 @@ export class Engine {
     if (this.#flights.get(flight.id) === flight) this.#flights.delete(flight.id);
   }
 
-  #deadlines(ms: number): Deadlines {
-    const known = this.#executionDeadlines.get(ms);
-    if (known !== undefined) return known;
-    const deadlines = new Deadlines(this.runtime, ms);
-    this.#executionDeadlines.set(ms, deadlines);
-    return deadlines;
-  }
-
   #waited(arrival: Arrival, since: number, answered: boolean): void {
     const { scope, key } = arrival;
     this.events.emit({ type: "waited", scope, key, ms: this.runtime.now() - since, answered });
@@ -497,52 +494,3 @@ const fromCache: AnsweredFrom = { joined: false, cached: true };
 /** Said when a handler uses what this store cannot do. */
 export const noTransactions =
   "op.atomic needs a store whose transactions can hold your business writes: use sqliteStore or postgresStore";
-
-function modeOf({ isClaim, policy }: Arrival): ReserveMode {
-  if (isClaim) return "claim";
-  return policy.onInFlight === "accept" ? "accept" : "execute";
-}
-
-const executeOutcomes: Record<ExecuteAfter, ReserveOutcome> = {
-  absent: "created",
-  pending: "claimed",
-  failed_retryable: "failed_retry",
-  crash: "takeover",
-  expired: "expired_retry",
-};
-
-function outcomeOf(verdict: Verdict): ReserveOutcome {
-  switch (verdict.kind) {
-    case "execute":
-      return executeOutcomes[verdict.execution.after];
-    case "replay":
-      return "replay";
-    case "inFlight":
-      return "in_progress";
-    case "accepted":
-      return "accepted";
-    case "absent":
-      return "absent";
-    case "mismatch":
-      return "key_misuse";
-    case "unknown":
-      return "unknown";
-    case "storeDown":
-      return "store_down";
-    case "unprotected":
-      return "unprotected";
-    default:
-      return verdict satisfies never;
-  }
-}
-
-function storeDownVerdict(arrival: Arrival): Verdict {
-  return { kind: arrival.policy.onStoreDown === "open" ? "unprotected" : "storeDown" };
-}
-
-/** 80 bits: enough that two processes of one deployment never share a name. */
-function randomName(runtime: Runtime): string {
-  let name = "";
-  while (name.length < 16) name += Math.floor(runtime.random() * 32).toString(32);
-  return name;
-}

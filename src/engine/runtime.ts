@@ -62,3 +62,10 @@ export function sleeper(runtime: Runtime): { sleep(ms: number): Promise<void>; w
     },
   };
 }
+
+/** 80 bits: enough that two processes of one deployment never share a name. */
+export function randomName(runtime: Runtime): string {
+  let name = "";
+  while (name.length < 16) name += Math.floor(runtime.random() * 32).toString(32);
+  return name;
+}

@@ -1,6 +1,8 @@
 import type { RecordId } from "../core/record.ts";
 import type { StoredResponse } from "../core/response.ts";
+import type { ExecuteAfter, ReserveMode } from "../core/store.ts";
 import type { StoredRequest } from "../core/stored-request.ts";
+import type { ReserveOutcome } from "./events.ts";
 import type { Execution, ExecutionPolicy } from "./execution.ts";
 
 /** A request that wants to be executed at most once. */
@@ -32,3 +34,48 @@ export type Verdict =
 
 /** How soon a client may ask again about a request that is under way: most handlers take less. */
 export const inFlightRetryAfterMs = 1000;
+
+/** What the store is asked for. */
+export function modeOf({ isClaim, policy }: Arrival): ReserveMode {
+  if (isClaim) return "claim";
+  return policy.onInFlight === "accept" ? "accept" : "execute";
+}
+
+const executeOutcomes: Record<ExecuteAfter, ReserveOutcome> = {
+  absent: "created",
+  pending: "claimed",
+  failed_retryable: "failed_retry",
+  crash: "takeover",
+  expired: "expired_retry",
+};
+
+/** What the verdict is called in events. */
+export function outcomeOf(verdict: Verdict): ReserveOutcome {
+  switch (verdict.kind) {
+    case "execute":
+      return executeOutcomes[verdict.execution.after];
+    case "replay":
+      return "replay";
+    case "inFlight":
+      return "in_progress";
+    case "accepted":
+      return "accepted";
+    case "absent":
+      return "absent";
+    case "mismatch":
+      return "key_misuse";
+    case "unknown":
+      return "unknown";
+    case "storeDown":
+      return "store_down";
+    case "unprotected":
+      return "unprotected";
+    default:
+      return verdict satisfies never;
+  }
+}
+
+/** What a store that did not answer means to the request. */
+export function storeDownVerdict(arrival: Arrival): Verdict {
+  return { kind: arrival.policy.onStoreDown === "open" ? "unprotected" : "storeDown" };
+}

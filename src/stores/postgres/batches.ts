@@ -1,4 +1,3 @@
-import { noProgress } from "../../core/phase.ts";
 import { decodeResponse, encodeResponse } from "../../core/response.ts";
 import type {
   Advance,
@@ -13,7 +12,7 @@ import { encodeRequest } from "../../core/stored-request.ts";
 import type { ArrayParameter } from "./arrays.ts";
 import type { Row } from "./database.ts";
 import type { Queries } from "./queries.ts";
-import { newRecordOf, type ReserveCall, reservationOf } from "./reserving.ts";
+import { newRecordOf, newReservation, type ReserveCall } from "./reserving.ts";
 import { durationMs } from "./rows.ts";
 import { giveUpColumns } from "./settling.ts";
 
@@ -80,7 +79,7 @@ export async function reserveOne(queries: Queries, call: ReserveCall): Promise<R
   );
   const now = row.now ?? 0;
   if (row.place !== null) return answerOf(request, row, now);
-  return reservationOf(request, { fence: 1, after: "absent", progress: noProgress, createdAt: now });
+  return newReservation(request, now);
 }
 
 /** The row of the batch has no place. Rows before it are from looking, and count if nothing had to be inserted. */
@@ -96,7 +95,7 @@ function reservationsOf(calls: readonly ReserveCall[], rows: readonly FoundRow[]
   return calls.map(({ request }, index) => {
     const row = found.get(index + 1);
     if (row !== undefined) return answerOf(request, row, now);
-    return reservationOf(request, { fence: 1, after: "absent", progress: noProgress, createdAt: now });
+    return newReservation(request, now);
   });
 }
 
@@ -125,10 +124,7 @@ export async function completeBatch(
   queries: Queries,
   calls: readonly CompleteCall[],
 ): Promise<Answers<SettleAnswer>> {
-  const encoded = calls.map(({ settlement }) => ({
-    ...encodeResponse(settlement.response),
-    retentionMs: Math.round(durationMs(settlement.retentionMs)),
-  }));
+  const encoded = calls.map(completionOf);
   const kinds = kindsOf(
     encoded,
     (a, b) => a.status === b.status && a.retentionMs === b.retentionMs && a.head === b.head,
@@ -150,17 +146,20 @@ export async function completeBatch(
 }
 
 /** The same for one call, or undefined if the lease does not hold the record any more. */
-export async function completeOne(
-  queries: Queries,
-  { lease, settlement }: CompleteCall,
-): Promise<SettleAnswer | undefined> {
-  const { status, head, body } = encodeResponse(settlement.response);
-  const retentionMs = Math.round(durationMs(settlement.retentionMs));
+export async function completeOne(queries: Queries, call: CompleteCall): Promise<SettleAnswer | undefined> {
+  const { status, head, body, retentionMs } = completionOf(call);
+  const { lease } = call;
   const { now } = await queries.one<{ now: number | null }>(
     "SELECT latchkey_complete_one($1, $2, $3, $4, $5, $6, $7, $8) AS now",
     [lease.scope, lease.key, lease.fence, lease.owner, status, head, body, retentionMs],
   );
   return now === null ? undefined : { kind: "settled", expiresAt: now + retentionMs };
+}
+
+/** In whole milliseconds, so that when it expires can be told from the time of the batch. */
+function completionOf({ settlement }: CompleteCall) {
+  const retentionMs = Math.round(durationMs(settlement.retentionMs));
+  return { ...encodeResponse(settlement.response), retentionMs };
 }
 
 export interface GiveUpCall {

@@ -40,7 +40,7 @@ async function tryToReserve(
   const parameters = newRecordParameters(call);
   const row = await look(queries, statement, request, parameters);
   if (row.inserted) {
-    return reservationOf(request, { fence: 1, after: "absent", progress: noProgress, createdAt: row.now });
+    return newReservation(request, row.now);
   }
   const record = recordOf(request, row);
   if (record === undefined) return request.mode === "claim" ? { kind: "absent" } : undefined;
@@ -69,8 +69,13 @@ async function look(
 
 type Taking = Extract<Decision, { kind: "execute" | "accept" }>;
 
+/** What a record is to the request that has just inserted it. */
+export function newReservation(request: ReserveRequest, now: number): Reservation {
+  return reservationOf(request, { fence: 1, after: "absent", progress: noProgress, createdAt: now });
+}
+
 /** What an inserted or taken record is to the request: a lease, or nothing but accepted. */
-export function reservationOf(
+function reservationOf(
   { scope, key, owner, mode }: ReserveRequest,
   { fence, after, progress, createdAt }: Omit<Extract<Decision, { kind: "execute" }>, "kind">,
 ): Reservation {
