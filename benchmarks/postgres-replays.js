@@ -1,6 +1,7 @@
 // How many answers per second are replayed from Postgres?
 import { randomUUID } from "node:crypto";
-import { answerWhenStarted, ms, ratioBar, times, whole } from "./lib/answer.js";
+import { answerWhenStarted, ratioBar, whole } from "./lib/answer.js";
+import { closedRows } from "./lib/closed-rows.js";
 import { latchkeyOn, plainPool, withCache, withoutGroupCommit } from "./lib/contenders.js";
 import { closedLoop, forEachOf } from "./lib/load.js";
 import { nodeIdempotencyStatements } from "./lib/node-idempotency.js";
@@ -71,18 +72,7 @@ function report(plan, samples) {
       {
         title: `Replays per second from Postgres, of ${whole(keyCount)} keys at random`,
         columns: ["contender", "callers", "per second", "p50", "p99", "client CPU per replay", "Latchkey is"],
-        rows: plan.map(({ contender, callers }) => {
-          const sample = samples[`${contender}: ${callers}`];
-          return [
-            contender,
-            String(callers),
-            whole(rate(contender, callers)),
-            ms(medianOf(sample, "p50")),
-            ms(medianOf(sample, "p99")),
-            `${whole(medianOf(sample, "cpu"))} µs`,
-            contender === ours ? "" : times(rate(ours, callers) / rate(contender, callers)),
-          ];
-        }),
+        rows: closedRows(plan, samples, ours),
       },
     ],
     bars: callerCounts.map((callers) =>

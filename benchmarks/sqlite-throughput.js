@@ -7,7 +7,8 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { createLatchkey } from "latchkey";
 import { sqliteStore } from "latchkey/sqlite";
 import Database from "libsql";
-import { answerWhenStarted, ms, ratioBar, times, whole } from "./lib/answer.js";
+import { answerWhenStarted, ratioBar, times } from "./lib/answer.js";
+import { closedRows } from "./lib/closed-rows.js";
 import { withoutGroupCommit } from "./lib/contenders.js";
 import { closedLoop } from "./lib/load.js";
 import { charge, chargeBytes, order } from "./lib/payload.js";
@@ -106,18 +107,7 @@ function report(plan, samples) {
       {
         title: "Fresh operations per second on SQLite (reserve + complete, 300-byte responses, UUID keys)",
         columns: ["contender", "callers", "per second", "p50", "p99", "CPU per operation", `${ours}, is`],
-        rows: plan.map(({ contender, callers }) => {
-          const sample = samples[`${contender}: ${callers}`];
-          return [
-            contender,
-            String(callers),
-            whole(rate(contender, callers)),
-            ms(medianOf(sample, "p50")),
-            ms(medianOf(sample, "p99")),
-            `${whole(medianOf(sample, "cpu"))} µs`,
-            contender === ours ? "" : times(rate(ours, callers) / rate(contender, callers)),
-          ];
-        }),
+        rows: closedRows(plan, samples, ours),
       },
     ],
     bars: [
