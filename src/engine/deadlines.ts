@@ -61,12 +61,12 @@ export class Deadlines {
    */
   outcome<T, Outcome>(
     promise: Promise<T>,
-    answered: (value: T | undefined) => Outcome,
-    failed: (error: unknown) => Outcome,
+    answered: (value: T | undefined) => Outcome | Promise<Outcome>,
+    failed: (error: unknown) => Outcome | Promise<Outcome>,
   ): Promise<Outcome> {
     return new Promise((resolve, reject) => {
       let isConcluded = false;
-      const conclude = <Known>(meaning: (known: Known) => Outcome, known: Known) => {
+      const conclude = <Known>(meaning: (known: Known) => Outcome | Promise<Outcome>, known: Known) => {
         if (isConcluded) return;
         isConcluded = true;
         this.meet(deadline);

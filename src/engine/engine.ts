@@ -174,7 +174,7 @@ export class Engine {
   #lead(flightId: string, arrival: Arrival, waitUntil: number): Promise<Verdict> {
     const flight = new Flight(flightId, arrival.fingerprint);
     this.#flights.set(flightId, flight);
-    return this.#reserve(arrival).then((verdict) =>
+    return this.#reserve(arrival, (verdict) =>
       verdict.kind === "inFlight" && arrival.policy.onInFlight === "wait"
         ? this.#wait(arrival, waitUntil, verdict).then((last) => this.#decide(flight, arrival, last))
         : this.#decide(flight, arrival, verdict),
@@ -266,21 +266,21 @@ export class Engine {
     }
   }
 
-  /** One question to the store. */
-  #reserve(arrival: Arrival): Promise<Verdict> {
+  /** One question to the store, and what `next` makes of its answer: of a promise more for each request, none. */
+  #reserve(arrival: Arrival, next: (verdict: Verdict) => Verdict | Promise<Verdict>): Promise<Verdict> {
     const ticket = this.#cache?.ticket();
     const reservedAt = this.runtime.now();
     const owner = `${this.#processName}-${++this.#reservations}`;
     const { scope, key, fingerprint, policy } = arrival;
     const { leaseMs, storeTimeoutMs } = this.#options;
     let asked: Promise<Reservation> | undefined;
-    const unanswered = (error: unknown): Verdict => {
+    const unanswered = (error: unknown): Verdict | Promise<Verdict> => {
       // What was never sent cannot have been granted.
       if (!(error instanceof StoreBusyError)) {
         this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, asked);
       }
       this.events.emit({ type: "store_error", verb: "reserve", error });
-      return storeDownVerdict(arrival);
+      return next(storeDownVerdict(arrival));
     };
     try {
       asked = this.#store.reserve({
@@ -299,7 +299,7 @@ export class Engine {
     } catch (error) {
       return Promise.resolve(unanswered(error));
     }
-    const answered = (reservation: Reservation | undefined): Verdict => {
+    const answered = (reservation: Reservation | undefined): Verdict | Promise<Verdict> => {
       if (reservation === undefined) {
         return unanswered(
           new StoreError(`the store did not answer a reservation within ${storeTimeoutMs} ms`),
@@ -309,7 +309,7 @@ export class Engine {
         return unanswered(new StoreError("the store's answer took as long as the lease that it granted"));
       }
       if (reservation.kind === "replay") this.#cache?.keep(ticket, arrival, reservation);
-      return this.#verdictOf(reservation, policy, reservedAt);
+      return next(this.#verdictOf(reservation, policy, reservedAt));
     };
     return this.#storeDeadlines.outcome(asked, answered, unanswered);
   }
@@ -357,7 +357,7 @@ export class Engine {
       withinLimit: (promise) => this.#storeDeadlines.within(promise),
       onWatchError: (error) => this.events.emit({ type: "store_error", verb: "watch", error }),
       changed: async () => {
-        verdict = await this.#reserve(arrival);
+        verdict = await this.#reserve(arrival, (decided) => decided);
         return verdict.kind !== "inFlight";
       },
     });

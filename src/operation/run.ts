@@ -2,7 +2,7 @@ import { ConfigError, LatchkeyError, OperationRefusedError, StoreError } from ".
 import { fingerprintSelection } from "../core/fingerprint.ts";
 import { keyLengthMax } from "../core/key.ts";
 import type { Policy } from "../core/policy.ts";
-import type { StoredResponse } from "../core/response.ts";
+import type { HeaderPair, StoredResponse } from "../core/response.ts";
 import { isTenant, scopeOf } from "../core/scope.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Execution, Settled } from "../engine/execution.ts";
@@ -53,7 +53,7 @@ export async function run<Tx, T>(
   });
   switch (verdict.kind) {
     case "execute":
-      return execute(verdict.execution, work);
+      return await execute(verdict.execution, work);
     case "unprotected":
       throw new StoreError("the store did not answer, and an operation outside HTTP is not run without it");
     case "storeDown":
@@ -77,32 +77,47 @@ export async function run<Tx, T>(
 /** The place that a method has in an HTTP request's fingerprint and scope. */
 const method = "RUN";
 
-async function execute<Tx, T>(
+/** Resolves with the result, or as soon as nobody waits for it any more: its time is up, or its lease is lost. */
+function execute<Tx, T>(
   execution: Execution,
   work: (operation: Operation<Tx>) => T | Promise<T>,
 ): Promise<Jsonified<T>> {
-  // A call that outlives its time, or its lease, is not waited for.
-  const givenUp = new Promise<Settled>((resolve) => {
-    execution.onGivenUp = resolve;
+  return new Promise((resolve, reject) => {
+    const conclude = (settled: Settled) => {
+      try {
+        resolve(outcomeOf<T>(settled));
+      } catch (error) {
+        reject(error);
+      }
+    };
+    execution.onGivenUp = conclude;
+    runOperation(execution, () => attempt(execution, work)).then(conclude, reject);
   });
-  const settled = runOperation(execution, async () => {
-    let text: string;
-    try {
-      text = toJsonText(await work(currentOperation<Tx>()), "the result of latchkey.run");
-    } catch (error) {
-      const settled = await execution.settle({ kind: "threw", error, response: failure(error) });
-      // Its answer was committed before it threw, and is what every later call gets.
-      if (settled.kind === "stored" && settled.response.status === doneStatus) return settled;
-      throw error;
-    }
-    return execution.settle({ kind: "answered", response: json(doneStatus, text) });
-  });
-  const outcome = await Promise.race([settled, givenUp]);
-  switch (outcome.kind) {
+}
+
+async function attempt<Tx, T>(
+  execution: Execution,
+  work: (operation: Operation<Tx>) => T | Promise<T>,
+): Promise<Settled> {
+  let text: string;
+  try {
+    text = toJsonText(await work(currentOperation<Tx>()), "the result of latchkey.run");
+  } catch (error) {
+    const settled = await execution.settle({ kind: "threw", error, response: failure(error) });
+    // Its answer was committed before it threw, and is what every later call gets.
+    if (settled.kind === "stored" && settled.response.status === doneStatus) return settled;
+    throw error;
+  }
+  // Awaited, because a promise that is returned as it is makes the engine of JavaScript follow it with one more.
+  return await execution.settle({ kind: "answered", response: json(doneStatus, text) });
+}
+
+function outcomeOf<T>(settled: Settled): Jsonified<T> {
+  switch (settled.kind) {
     case "stored":
-      return resultOf<T>(outcome.response);
+      return resultOf<T>(settled.response);
     case "suspended":
-      throw refused("outcome-unknown", "it is not known whether this was executed", outcome.retryAfterMs);
+      throw refused("outcome-unknown", "it is not known whether this was executed", settled.retryAfterMs);
     case "lost":
       throw refused("lease-lost", "another process has taken this operation over", 1000);
     case "timedOut":
@@ -114,7 +129,7 @@ async function execute<Tx, T>(
     case "released":
       throw refused("in-flight", "the operation was given back without a result", 1000);
     default:
-      return outcome satisfies never;
+      return settled satisfies never;
   }
 }
 
@@ -138,18 +153,23 @@ function failure(error: unknown): StoredResponse {
 }
 
 function json(status: number, text: string): StoredResponse {
-  return { kind: "full", status, headers: [["content-type", "application/json"]], body: Buffer.from(text) };
+  return { kind: "full", status, headers: jsonHeaders, body: Buffer.from(text) };
 }
+
+const jsonHeaders: readonly HeaderPair[] = [["content-type", "application/json"]];
 
 /** What was stored, which is what every later call gets as well. */
 function resultOf<T>(response: StoredResponse): Jsonified<T> {
   if (response.kind === "omitted") throw new StoreError("the result was too large to be stored");
-  const text = Buffer.from(response.body).toString();
+  const { buffer, byteOffset, byteLength } = response.body;
+  const text = Buffer.from(buffer, byteOffset, byteLength).toString();
   if (response.status >= 400) {
     const { message } = JSON.parse(text) as { message: string };
     throw new LatchkeyError("operation-failed", message);
   }
-  const isJson = response.headers.some(([name, value]) => name === "content-type" && /json/.test(value));
+  const isJson =
+    response.headers === jsonHeaders ||
+    response.headers.some(([name, value]) => name === "content-type" && /json/.test(value));
   return isJson ? fromJsonText<T>(text) : (text as Jsonified<T>);
 }
 

@@ -37,7 +37,7 @@ export class Gathering {
   readonly #ready = new Map<Verb<never, unknown>, Waiting[]>();
   /** The records that somebody asks about, by name. */
   readonly #lines = new Map<string, Line>();
-  readonly #flights = new Set<{ readonly since: number }>();
+  readonly #flights = new Set<Flight>();
   #isFlushing = false;
   #waiting = 0;
   #waitingBytes = 0;
@@ -135,8 +135,20 @@ export class Gathering {
   #freeFlights(): number {
     const stalledSince = this.#options.now() - stalledMs;
     let busy = 0;
-    for (const { since } of this.#flights) if (since > stalledSince) busy += 1;
+    let flying = 0;
+    for (const { since, calls } of this.#flights) {
+      if (since <= stalledSince) continue;
+      busy += 1;
+      flying += calls;
+    }
+    if (busy >= flightsMax && flying + this.#readyCount() <= quietCallsMax) return 1;
     return flightsMax - busy;
+  }
+
+  #readyCount(): number {
+    let count = 0;
+    for (const ready of this.#ready.values()) count += ready.length;
+    return count;
   }
 
   /** A fair share of what is ready, of the kind that has waited longest. */
@@ -178,7 +190,7 @@ export class Gathering {
 
   async #fly(batch: Waiting[]): Promise<void> {
     const since = this.#options.now();
-    const flight = { since };
+    const flight = { since, calls: batch.length };
     this.#flights.add(flight);
     for (const waiting of batch) waiting.sentAt = since;
     await this.#carry(batch);
@@ -257,6 +269,9 @@ export class Gathering {
 /** Enough to keep the server busy while answers are read here; with more of them the batches only get smaller. */
 const flightsMax = 2;
 
+/** With so few of them there is nothing to be gained by waiting for another, and its time to be lost. */
+const quietCallsMax = 4;
+
 /** Far more than one batch gains anything by. */
 const batchMax = 512;
 const batchBytesMax = 1024 * 1024;
@@ -270,6 +285,11 @@ const stalledMs = 1_000;
 
 /** Below the time within which the engine wants an answer, unless it was told otherwise. */
 const patienceMs = 4_000;
+
+interface Flight {
+  readonly since: number;
+  readonly calls: number;
+}
 
 interface Waiting {
   readonly verb: Verb<unknown, unknown>;

@@ -69,6 +69,24 @@ describe("what travels together", () => {
     ]);
   });
 
+  it("while there are only a few, each leaves at once", async () => {
+    const { asked, verb } = database();
+    const all = gathering();
+    for (const key of ["a", "b", "c", "d"]) {
+      void all.ask(verb, id(key), id(key));
+      await turn();
+    }
+    expect(asked.map(({ keys }) => keys)).toEqual([["a"], ["b"], ["c"], ["d"]]);
+    for (const key of ["e", "f"]) {
+      void all.ask(verb, id(key), id(key));
+      await turn();
+    }
+    expect(asked).toHaveLength(4);
+    for (const { answer } of asked.slice(0, 4)) answer();
+    await turn();
+    expect(asked.slice(4).flatMap(({ keys }) => keys)).toEqual(["e", "f"]);
+  });
+
   it("a crowd is shared among the flights that are free", async () => {
     const { asked, verb } = database();
     const all = gathering();

@@ -157,8 +157,9 @@ it("after a loss the next reservation is owned by a new session, which lives", a
 it("a lease that comes when its session is gone is refused, and given back", async () => {
   let afterReserve: (() => Promise<void>) | undefined;
   const process = owning({}, (pool) => ({
-    async query(text: string, values: unknown[]) {
-      const answer = await pool.query(text, values);
+    async query(statement: string | pg.QueryConfig, values?: unknown[]) {
+      const answer = await pool.query(statement, values);
+      const text = typeof statement === "string" ? statement : statement.text;
       if (text.includes("latchkey_reserve_one")) await afterReserve?.();
       return answer;
     },

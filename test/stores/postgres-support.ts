@@ -42,11 +42,15 @@ export function useDatabase() {
 }
 
 /** A pool that tells of each statement before it is sent. */
-export function spied(pool: pg.Pool, before: (text: string) => Promise<void> | void) {
+export function spied(
+  pool: pg.Pool,
+  before: (text: string, name: string | undefined) => Promise<void> | void,
+) {
   return {
-    async query(text: string, values: unknown[]) {
-      await before(text);
-      return pool.query(text, values);
+    async query(statement: string | pg.QueryConfig, values?: unknown[]) {
+      const { text, name } = typeof statement === "string" ? { text: statement } : statement;
+      await before(text, name);
+      return pool.query(statement, values);
     },
     connect: () => pool.connect(),
     on: () => {},

@@ -87,11 +87,11 @@ function transactionPool(connectionString: string) {
   let turn = 0;
   const next = () => members[turn++ % members.length] as pg.Pool;
   const client = {
-    async query(text: string, values: unknown[]) {
+    async query(statement: string | pg.QueryConfig, values?: unknown[]) {
       const session = await next().connect();
       try {
         await session.query("DISCARD ALL");
-        return await session.query(text, values);
+        return await session.query(statement, values);
       } finally {
         session.release();
       }

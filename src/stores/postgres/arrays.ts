@@ -33,29 +33,36 @@ function castOf(parameter: BatchParameter, cast: (type: string) => string): stri
  * on both sides, and bodies need not become hexadecimal.
  */
 export function binaryArray(type: ArrayParameter["type"], values: readonly ArrayValue[]): Buffer {
-  const sizes = values.map((value) => sizeOf(type, value));
-  const bytes = Buffer.allocUnsafe(sizes.reduce((sum, size) => sum + 4 + Math.max(0, size), headerBytes));
+  let length = headerBytes;
+  for (const value of values) length += 4 + Math.max(0, sizeOf(type, value));
+  const bytes = Buffer.allocUnsafe(length);
   bytes.writeInt32BE(1, 0); // dimensions
   bytes.writeInt32BE(1, 4); // there may be NULLs
   bytes.writeInt32BE(typeIds[type], 8);
   bytes.writeInt32BE(values.length, 12);
   bytes.writeInt32BE(1, 16); // the first index
   let offset = headerBytes;
-  for (const [index, value] of values.entries()) {
-    const size = sizes[index] ?? 0;
+  for (const value of values) {
+    const size = writeValue(bytes, offset + 4, type, value);
     bytes.writeInt32BE(size, offset);
-    offset += 4;
-    if (value === null) continue;
-    if (typeof value === "string") bytes.write(value, offset, "utf8");
-    else if (typeof value !== "number") bytes.set(value, offset);
-    else if (type === "int4") bytes.writeInt32BE(value, offset);
-    else bytes.writeDoubleBE(value, offset);
-    offset += size;
+    offset += 4 + Math.max(0, size);
   }
   return bytes;
 }
 
 const headerBytes = 20;
+
+/** Answers with how many bytes it has written; -1 stands for NULL. */
+function writeValue(bytes: Buffer, offset: number, type: ArrayParameter["type"], value: ArrayValue): number {
+  if (value === null) return -1;
+  if (typeof value === "string") return bytes.write(value, offset, "utf8");
+  if (typeof value === "number") {
+    if (type === "int4") return bytes.writeInt32BE(value, offset) - offset;
+    return bytes.writeDoubleBE(value, offset) - offset;
+  }
+  bytes.set(value, offset);
+  return value.byteLength;
+}
 
 /** -1 stands for NULL. */
 function sizeOf(type: ArrayParameter["type"], value: ArrayValue): number {

@@ -61,7 +61,7 @@ export async function reserveBatch(
 export async function reserveOne(queries: Queries, call: ReserveCall): Promise<Reservation | undefined> {
   const { request } = call;
   const { onCrash, owner, session, leaseMs, retentionMs, state, route, reconcileMs } = newRecordOf(call);
-  const row = await queries.one<FoundRow>(
+  const row = await queries.call<FoundRow>(
     "SELECT * FROM latchkey_reserve_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
     [
       request.scope,
@@ -149,7 +149,7 @@ export async function completeBatch(
 export async function completeOne(queries: Queries, call: CompleteCall): Promise<SettleAnswer | undefined> {
   const { status, head, body, retentionMs } = completionOf(call);
   const { lease } = call;
-  const { now } = await queries.one<{ now: number | null }>(
+  const { now } = await queries.call<{ now: number | null }>(
     "SELECT latchkey_complete_one($1, $2, $3, $4, $5, $6, $7, $8) AS now",
     [lease.scope, lease.key, lease.fence, lease.owner, status, head, body, retentionMs],
   );
@@ -159,7 +159,8 @@ export async function completeOne(queries: Queries, call: CompleteCall): Promise
 /** In whole milliseconds, so that when it expires can be told from the time of the batch. */
 function completionOf({ settlement }: CompleteCall) {
   const retentionMs = Math.round(durationMs(settlement.retentionMs));
-  return { ...encodeResponse(settlement.response), retentionMs };
+  const { status, head, body } = encodeResponse(settlement.response);
+  return { status, head, body, retentionMs };
 }
 
 export interface GiveUpCall {

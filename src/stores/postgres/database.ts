@@ -6,6 +6,8 @@ import { isPostgresSql, type PostgresSql, postgresDatabase } from "./postgres.ts
 /** What the store needs of a database, whichever driver the user has. */
 export interface Database<Tx = unknown> {
   readonly query: Query;
+  /** For statements that call a function and do nothing else: see `NamedStatements`. */
+  readonly call: Query;
   readonly batch: Batch;
   /**
    * Runs `work` in one transaction on one connection, and hands it the driver's own client for that transaction.
@@ -18,7 +20,7 @@ export interface Database<Tx = unknown> {
   readonly push: PushSource;
 }
 
-/** Sends one statement. It is never given a name, because behind a transaction pool the next one goes elsewhere. */
+/** Sends one statement. */
 export type Query = <R extends Row = Row>(
   text: string,
   parameters?: readonly Parameter[],

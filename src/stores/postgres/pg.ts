@@ -1,12 +1,20 @@
 import { type BatchParameter, batchStatement, binaryArray } from "./arrays.ts";
 import type { Batch, Connection, Database, Parameter, Query, Row } from "./database.ts";
+import { NamedStatements } from "./named.ts";
 
 /** The part of `Pool` from the package `pg` that the store needs. */
 export interface PgPool {
   query(text: string, values: Parameter[]): Promise<{ rows: Row[] }>;
+  query(statement: PgNamedStatement): Promise<{ rows: Row[] }>;
   connect(): Promise<PgClient>;
   on(event: "error", listener: (error: Error) => void): unknown;
   readonly options?: { readonly max?: number | undefined };
+}
+
+interface PgNamedStatement {
+  readonly name: string;
+  readonly text: string;
+  readonly values: Parameter[];
 }
 
 export interface PgClient {
@@ -28,10 +36,12 @@ export function isPgPool(client: unknown): client is PgPool {
 
 export function pgDatabase(pool: PgPool): Database<PgClient> {
   listenForErrors(pool);
+  const call = callOf(pool);
   return {
     query: async <R extends Row>(text: string, parameters: readonly Parameter[] = []) =>
       (await pool.query(text, [...parameters])).rows as R[],
-    batch: batchOf(pool),
+    call,
+    batch: batchOf(call),
     transaction: (work, options) => transaction(pool, work, options?.beginWith),
     push: {
       kind: "connection",
@@ -41,17 +51,29 @@ export function pgDatabase(pool: PgPool): Database<PgClient> {
   };
 }
 
+function callOf(pool: PgPool): Query {
+  const statements = new NamedStatements();
+  return async <R extends Row>(text: string, parameters: readonly Parameter[] = []) => {
+    const values = [...parameters];
+    const { rows } = await statements.send(text, {
+      named: (name) => pool.query({ name, text, values }),
+      unnamed: () => pool.query(text, values),
+    });
+    return rows as R[];
+  };
+}
+
 /** Bytes are sent as they are, whatever the type of the parameter. Answers come as text: the driver reads nothing else. */
-function batchOf(pool: PgPool): Batch {
+function batchOf(call: Query): Batch {
   const statements = new Map<string, string>();
-  return async <R extends Row>(name: string, parameters: readonly BatchParameter[]) => {
+  return <R extends Row>(name: string, parameters: readonly BatchParameter[]) => {
     const text = statements.get(name) ?? batchStatement(name, parameters, (type) => type);
     statements.set(name, text);
     const values = parameters.map((parameter) => {
       if (typeof parameter !== "object") return parameter;
       return parameter.values && binaryArray(parameter.type, parameter.values);
     });
-    return (await pool.query(text, values)).rows as R[];
+    return call<R>(text, values);
   };
 }
 

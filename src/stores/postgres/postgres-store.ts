@@ -124,10 +124,15 @@ export class PostgresStore<Tx> implements Store<Tx> {
     };
   }
 
-  async reserve(request: ReserveRequest): Promise<Reservation> {
-    const session = await this.#owner?.ready();
-    const reservation = await this.#calls.reserve(request, session?.number ?? null);
-    if (reservation.kind === "execute" && session?.isAlive === false) {
+  reserve(request: ReserveRequest): Promise<Reservation> {
+    if (this.#owner === undefined) return this.#calls.reserve(request, null);
+    return this.#reserveAs(this.#owner, request);
+  }
+
+  async #reserveAs(owner: Sessions, request: ReserveRequest): Promise<Reservation> {
+    const session = await owner.ready();
+    const reservation = await this.#calls.reserve(request, session.number);
+    if (reservation.kind === "execute" && !session.isAlive) {
       await this.#giveBack(reservation.lease, request);
       throw new StoreError("the session that was to own this execution has ended: nothing was executed");
     }

@@ -1,5 +1,6 @@
 import { arrayLiteral, batchStatement } from "./arrays.ts";
 import type { Database, Parameter, Query, Row } from "./database.ts";
+import { NamedStatements } from "./named.ts";
 
 /** The part of `sql` from the package `postgres` that the store needs. */
 export interface PostgresSql extends PostgresUnsafe {
@@ -15,7 +16,11 @@ export interface PostgresSql extends PostgresUnsafe {
 export type PostgresTransaction = PostgresUnsafe;
 
 interface PostgresUnsafe {
-  unsafe(text: string, parameters?: Parameter[]): PromiseLike<readonly object[]>;
+  unsafe(
+    text: string,
+    parameters?: Parameter[],
+    options?: { readonly prepare?: boolean },
+  ): PromiseLike<readonly object[]>;
 }
 
 export function isPostgresSql(client: unknown): client is PostgresSql {
@@ -25,12 +30,13 @@ export function isPostgresSql(client: unknown): client is PostgresSql {
 }
 
 export function postgresDatabase(sql: PostgresSql): Database<PostgresTransaction> {
-  const query = queryOf(sql);
+  const call = callOf(sql);
   return {
-    query,
+    query: queryOf(sql),
+    call,
     // The driver would make arrays of its own of anything that the server says is one; so it is told that it is text.
     batch: (name, parameters) =>
-      query(
+      call(
         batchStatement(name, parameters, (type) => `text::${type}`),
         parameters.map((parameter) => {
           if (typeof parameter !== "object") return parameter;
@@ -83,6 +89,16 @@ async function transaction<T>(
 }
 
 function ignore(): void {}
+
+/** The driver finds names of its own, unless its user has told it not to. */
+function callOf(sql: PostgresSql): Query {
+  const statements = new NamedStatements();
+  return async <R extends Row>(text: string, parameters: readonly Parameter[] = []) => {
+    const send = async (prepare: boolean) => sql.unsafe(text, [...parameters], { prepare });
+    const rows = await statements.send(text, { named: () => send(true), unnamed: () => send(false) });
+    return rows as unknown as readonly R[];
+  };
+}
 
 /** `unsafe` means that the text is sent as it is. It makes no named statement, unlike the tagged form. */
 function queryOf(sql: PostgresUnsafe): Query {

@@ -6,10 +6,12 @@ import { storeError } from "./errors.ts";
 /** Statements of the store's own. What goes wrong with them is a `StoreError`. */
 export class Queries {
   readonly #query: Query;
+  readonly #call: Query;
   readonly #batch: Batch;
 
-  constructor({ query, batch }: Pick<Database, "query" | "batch">) {
+  constructor({ query, call, batch }: Pick<Database, "query" | "call" | "batch">) {
     this.#query = query;
+    this.#call = call;
     this.#batch = batch;
   }
 
@@ -23,9 +25,18 @@ export class Queries {
 
   /** For a statement that always answers with a row. */
   async one<R extends Row>(text: string, parameters: readonly Parameter[] = []): Promise<R> {
-    const [row] = await this.all<R>(text, parameters);
-    if (row === undefined) throw new StoreError("a statement that always answers did not");
-    return row;
+    return theOnly(await this.all<R>(text, parameters));
+  }
+
+  /** A function that answers with a row. */
+  async call<R extends Row>(text: string, parameters: readonly Parameter[]): Promise<R> {
+    let rows: readonly R[];
+    try {
+      rows = await this.#call<R>(text, parameters);
+    } catch (error) {
+      throw storeError(error);
+    }
+    return theOnly(rows);
   }
 
   /** A function that takes a batch of calls. */
@@ -36,4 +47,9 @@ export class Queries {
       throw storeError(error);
     }
   }
+}
+
+function theOnly<R>([row]: readonly R[]): R {
+  if (row === undefined) throw new StoreError("a statement that always answers did not");
+  return row;
 }
