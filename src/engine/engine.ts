@@ -1,3 +1,4 @@
+import { BriefMap } from "../core/brief-map.ts";
 import { ConfigError, StoreBusyError, StoreError } from "../core/errors.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
 import type {
@@ -49,9 +50,7 @@ export class Engine {
   readonly #options: EngineOptions;
   readonly #store: Store;
   readonly #leases: Leases;
-  readonly #flights = new Map<string, Flight>();
-  /** The flight that each execution under way can be joined by. */
-  readonly #executing = new Map<Execution, Flight>();
+  readonly #flights = new BriefMap<Flight>();
   readonly #unheard: Unheard;
   readonly #cache: ReplayCache | undefined;
   #isClosed = false;
@@ -183,7 +182,7 @@ export class Engine {
 
   #decide(flight: Flight, arrival: Arrival, verdict: Verdict): Verdict {
     // An execution stays joinable until it is settled; any other verdict is told to those who joined, and forgotten.
-    if (verdict.kind === "execute") this.#executing.set(verdict.execution, flight);
+    if (verdict.kind === "execute") verdict.execution.flight = flight;
     else this.#forget(flight);
     flight.decide(verdict);
     return this.#answer(arrival, verdict, { joined: false });
@@ -398,7 +397,7 @@ export class Engine {
     answer: SettleAnswer,
   ): void {
     if (this.#cache === undefined) return;
-    const fingerprint = this.#executing.get(execution)?.fingerprint;
+    const fingerprint = execution.flight?.fingerprint;
     this.#cache.keepSettled(ticket, { ...execution.lease, fingerprint }, settlement, answer);
   }
 
@@ -410,9 +409,9 @@ export class Engine {
 
   #release(execution: Execution, settled: Settled): void {
     this.#leases.delete(execution);
-    const flight = this.#executing.get(execution);
+    const { flight } = execution;
     if (flight === undefined) return;
-    this.#executing.delete(execution);
+    execution.flight = undefined;
     this.#forget(flight);
     flight.settle(settled);
   }

@@ -16,6 +16,7 @@ import type {
 import { backoffMs, settledStates } from "../core/transition.ts";
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import type { Events, LatchkeyEvent } from "./events.ts";
+import type { Flight } from "./flight.ts";
 
 /** How a handler ended. */
 export type Outcome =
@@ -100,6 +101,8 @@ export class Execution {
   readonly createdAt: number;
   /** Set by the handler's first phase. */
   flow: Flow | undefined;
+  /** What duplicates in this process join while this is under way; the engine's own. */
+  flight: Flight | undefined;
   /** When the store last confirmed the lease, on this process's clock. */
   renewedAt: number;
   readonly #host: ExecutionHost;

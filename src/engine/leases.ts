@@ -1,10 +1,12 @@
+import { BriefMap } from "../core/brief-map.ts";
 import type { Lease, RenewAnswer } from "../core/store.ts";
 import type { Execution } from "./execution.ts";
 import type { Cancel, Runtime } from "./runtime.ts";
 
 /** The leases that this process holds, kept alive by one heartbeat for all of them. */
 export class Leases {
-  readonly #held = new Set<Execution>();
+  /** By owner, which is another one for every reservation. */
+  readonly #held = new BriefMap<Execution>();
   readonly #options: LeasesOptions;
   readonly #intervalMs: number;
   #cancel: Cancel | undefined;
@@ -16,17 +18,17 @@ export class Leases {
   }
 
   add(execution: Execution): void {
-    this.#held.add(execution);
+    this.#held.set(execution.lease.owner, execution);
     this.#schedule();
   }
 
   delete(execution: Execution): void {
-    this.#held.delete(execution);
+    this.#held.delete(execution.lease.owner);
   }
 
   /** Everything is lost at once. */
   loseAll(reason: string): void {
-    for (const execution of [...this.#held]) execution.lose(reason);
+    for (const execution of this.#held.values()) execution.lose(reason);
   }
 
   get isEmpty(): boolean {
@@ -48,7 +50,9 @@ export class Leases {
   async #beat(): Promise<void> {
     const sentAt = this.#options.runtime.now();
     // A lease that is younger than half an interval lives until the next beat; most requests never need one.
-    const due = [...this.#held].filter((execution) => sentAt - execution.renewedAt >= this.#intervalMs / 2);
+    const due = this.#held
+      .values()
+      .filter((execution) => sentAt - execution.renewedAt >= this.#intervalMs / 2);
     if (due.length > 0) await this.#renew(due, sentAt);
     // Whatever else has to be told to the store must not delay the next heartbeat.
     this.#options.afterBeat();
@@ -71,7 +75,7 @@ export class Leases {
         if (!execution.isRunning || now - execution.renewedAt < this.#options.leaseMs) continue;
         // The handler was told to stop, so its lease must be let go: renewed later on, it would outlive its use.
         execution.loseTouch();
-        this.#held.delete(execution);
+        this.delete(execution);
       }
       return;
     }

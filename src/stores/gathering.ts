@@ -1,3 +1,4 @@
+import { BriefMap } from "../core/brief-map.ts";
 import { StoreBusyError } from "../core/errors.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
 
@@ -36,7 +37,7 @@ export class Gathering {
   /** The calls that can go, by what they ask for. */
   readonly #ready = new Map<Verb<never, unknown>, Waiting[]>();
   /** The records that somebody asks about, by name. */
-  readonly #lines = new Map<string, Line>();
+  readonly #lines = new BriefMap<Line>();
   readonly #flights = new Set<Flight>();
   #isFlushing = false;
   #waiting = 0;
