@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { StoreBusyError } from "../../src/core/errors.ts";
 import type { Store } from "../../src/core/store.ts";
 import { Engine } from "../../src/engine/engine.ts";
 import type { Fault } from "../../src/testing/index.ts";
@@ -55,6 +56,23 @@ describe("a store that does not answer", () => {
     expect((await engine.arrive(arrival())).kind).toBe("inFlight");
     await clock.advance(leaseMs / 3);
     expect(execution(await engine.arrive(arrival())).after).toBe("failed_retryable");
+  });
+
+  it("that is too busy to be asked has granted nothing, and is not asked about it either", async () => {
+    const { clock, store } = cluster();
+    let asked = 0;
+    const busy: Store = {
+      ...store,
+      reserve: () => Promise.reject(new StoreBusyError("10,000 calls are waiting already")),
+      read(id) {
+        asked += 1;
+        return store.read(id);
+      },
+    };
+    const engine = new Engine({ store: busy, runtime: clock, leaseMs, storeTimeoutMs });
+    expect(await engine.arrive(arrival())).toEqual({ kind: "storeDown" });
+    await clock.advance(2 * leaseMs);
+    expect(asked).toBe(0);
   });
 
   it("cannot make a request run under a lease that ran out before its answer came", async () => {

@@ -170,6 +170,26 @@ it("a fresh request still takes two statements, and a replay one", async () => {
   expect(sent).toBe(3);
 });
 
+it("a wave of retries is answered as each of them alone would be, and what is new among them is new", async () => {
+  await migrate(pool, { partitioned: "day" });
+  const store = postgresStore(pool, { partitioned: true });
+  const known = Array.from({ length: 40 }, () => request(aDayAhead));
+  const leases = await Promise.all(known.map((each) => leaseOf(store, each)));
+  await Promise.all(leases.slice(0, 30).map((lease) => store.settle(lease, complete)));
+  // After the first wave the store expects to find what it is asked for, and looks before it inserts.
+  for (let wave = 0; wave < 3; wave += 1) {
+    const fresh = request(aDayAhead);
+    const asked = [...known.map((each) => again(each)), fresh];
+    const kinds = (await Promise.all(asked.map((each) => store.reserve(each)))).map(({ kind }) => kind);
+    expect(kinds).toEqual([
+      ...Array.from({ length: 30 }, () => "replay"),
+      ...Array.from({ length: 10 }, () => "inFlight"),
+      "execute",
+    ]);
+    expect(await whereIs(fresh)).toHaveLength(1);
+  }
+});
+
 describe("reaping", () => {
   let store: Store;
 
