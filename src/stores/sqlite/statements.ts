@@ -6,11 +6,14 @@ export function prepareStatements(database: SqliteDatabase) {
   return {
     readRecord: prepare(readRecord),
     insertReservation: prepare(insertReservation),
+    insertReservations: prepare(insertReservations(bunchSize)),
+    readInserted: prepare(readInserted),
     writeRecord: prepare(writeRecord),
     readRequestBody: prepare(readRequestBody),
     writeRequestBody: prepare(writeRequestBody),
     renewLease: prepare(renewLease),
     completeLease: prepare(completeLease),
+    completeLeases: prepare(completeLeases(bunchSize)),
     completeLeaseOfKeptRequest: prepare(completeLeaseOfKeptRequest),
     findDeadExecutions: prepare(findDeadExecutions),
     findUnclaimed: prepare(findUnclaimed),
@@ -41,6 +44,38 @@ const insertReservation = `
            reconcile_ms)
   VALUES (?, ?, 'in_progress', ?, ?, ?, ?, ?, ?, ?, ?, ?)
       ON CONFLICT (scope, key) DO NOTHING`;
+
+/**
+ * How many rows one statement writes where there are enough of them. Calling the driver and handing over a parameter
+ * cost more than the rest of a write; half as many rows at once gain less, and four times as many nothing more.
+ */
+export const bunchSize = 16;
+
+const rows = (count: number, row: string) => Array.from({ length: count }, () => row).join(", ");
+
+/**
+ * Many reservations under the same terms. Parameters: fence, what a crash means, the three times, route and
+ * reconciliation; then scope, key, fingerprint and owner of each. No `?1`: some drivers take it for a name.
+ */
+const insertReservations = (count: number) => `
+  WITH terms (fence, on_crash, created_at, expires_at, lease_until, route, reconcile_ms) AS (
+         VALUES (?, ?, ?, ?, ?, ?, ?)),
+       fresh (scope, key, fingerprint, owner) AS (
+         VALUES ${rows(count, "(?, ?, ?, ?)")})
+  INSERT INTO latchkey_records (
+           scope, key, state, fingerprint, fence, on_crash, created_at, expires_at, owner, lease_until, route,
+           reconcile_ms)
+  SELECT scope, key, 'in_progress', fingerprint, fence, on_crash, created_at, expires_at, owner, lease_until, route,
+         reconcile_ms
+    FROM fresh CROSS JOIN terms
+   WHERE true
+      ON CONFLICT (scope, key) DO NOTHING`;
+
+/** What was inserted after this row. Each new row has the number that follows the highest one. */
+const readInserted = `
+  SELECT scope, key
+    FROM latchkey_records
+   WHERE rowid > ?`;
 
 const writeRecord = `
   INSERT INTO latchkey_records (
@@ -110,6 +145,32 @@ const completeLease = `
   UPDATE latchkey_records
      SET ${completion.columns}
    WHERE ${completion.lease} AND request_head IS NULL`;
+
+/**
+ * Many completions with the same terms. Parameters: the response's status and head, the time, the end of retention and
+ * the fence; then scope, key, owner and the response's body of each. Each record is found in an expression: left to
+ * itself, SQLite may rather go through all records of the scope than through the list.
+ */
+export const completeLeases = (count: number) => `
+  WITH terms (status, head, now, expiry, fence) AS (
+         VALUES (?, ?, ?, ?, ?)),
+       done (scope, key, owner, body) AS (
+         VALUES ${rows(count, "(?, ?, ?, ?)")})
+  UPDATE latchkey_records
+     SET state = 'completed',
+         response_status = terms.status,
+         response_head = terms.head,
+         response_body = done.body,
+         completed_at = terms.now,
+         expires_at = terms.expiry,
+         lease_until = NULL
+    FROM done CROSS JOIN terms
+   WHERE latchkey_records.rowid = (
+           SELECT rowid
+             FROM latchkey_records AS found
+            WHERE found.scope = done.scope AND found.key = done.key)
+     AND latchkey_records.fence = terms.fence AND latchkey_records.owner = done.owner
+     AND +latchkey_records.state = 'in_progress' AND request_head IS NULL`;
 
 const completeLeaseOfKeptRequest = `
   UPDATE latchkey_records
