@@ -61,8 +61,8 @@ export interface SqliteStoreOptions {
  * folder and its tables are made when they are missing.
  *
  * A connection of your own is put into WAL mode, under the `synchronous` setting chosen here, a busy timeout of two
- * seconds and a write-ahead log of 32 MiB, and stays open when the store is closed. Do not leave a transaction open on it across an `await`: what
- * Latchkey has to write meanwhile is refused.
+ * seconds, a write-ahead log of 32 MiB and a cache of at least 16 MiB, and stays open when the store is closed. Do not
+ * leave a transaction open on it across an `await`: what Latchkey has to write meanwhile is refused.
  *
  * In an atomic phase `tx` is that connection, within a transaction, so that your tables belong into the same file. The
  * phase must not wait for anything but its own statements: all of Latchkey's writes in this process wait for it, and
