@@ -33,11 +33,13 @@ describe("many reservations in one statement", () => {
     await store.settle(await lease(store, unknown), suspend);
     const expired = request({ retentionMs: 0 });
     await store.settle(await lease(store, expired), { ...complete(), retentionMs: 0 });
+    const otherwise = request();
+    await store.settle(await lease(store, otherwise), complete());
     const asked = fresh();
     asked[3] = again(completed);
     asked[5] = again(inFlight);
     asked[17] = again(unknown);
-    asked[18] = again(completed, { fingerprint: "v1:other" });
+    asked[18] = again(otherwise, { fingerprint: "v1:other" });
     asked[20] = again(expired);
 
     const answers = await reserveAll(asked);
@@ -55,23 +57,29 @@ describe("many reservations in one statement", () => {
   it("execute nothing that is all there already", async () => {
     const asked = fresh();
     await reserveAll(asked);
-    const answers = await reserveAll(asked.map((first) => again(first)));
-    expect(new Set(answers.map(({ kind }) => kind))).toEqual(new Set(["inFlight"]));
+    // With a new one in front there will be a transaction, so that nothing is looked for before it.
+    const answers = await reserveAll([request({ route: "other" }), ...asked.map((first) => again(first))]);
+    expect(answers.map(({ kind }) => kind)).toEqual(["execute", ...asked.map(() => "inFlight")]);
   });
 
   it("keep the terms of each: no two kinds of request are mixed", async () => {
-    const routes = ["charges", "refunds"] as const;
-    const asked = fresh().map((one, index) => {
-      const isRefund = index % 2 === 1;
-      const own = { route: routes[isRefund ? 1 : 0], leaseMs: isRefund ? 1_000 : 9_000 } as const;
-      return { ...one, ...own, scope: `tenant-${index % 3}`, fingerprint: `v1:${index}` };
-    });
+    // Too few of each kind for a statement, and enough of any two.
+    const kinds = [
+      {},
+      { route: "refunds" },
+      { leaseMs: 9_000 },
+      { retentionMs: 9_000 },
+      { onCrash: "retry" },
+      { reconcileAfterMs: 9_000 },
+    ] as const;
+    const asked = kinds.flatMap((own) => Array.from({ length: 10 }, () => request(own)));
     await reserveAll(asked);
-    for (const { scope, key, route, leaseMs, fingerprint } of asked) {
+    for (const { scope, key, route, leaseMs, retentionMs, onCrash, reconcileAfterMs } of asked) {
       const { record } = await store.read({ scope, key });
       if (record?.state !== "in_progress") expect.fail(record?.state);
-      expect(record).toMatchObject({ route, fingerprint });
+      expect(record).toMatchObject({ route, onCrash, reconcileAfterMs });
       expect(record.leaseUntil - record.createdAt).toBe(leaseMs);
+      expect(record.expiresAt - record.createdAt).toBe(retentionMs);
     }
   });
 
@@ -88,6 +96,30 @@ describe("many completions in one statement", () => {
     const bodies = leases.map((_, index) => Buffer.from(`answer ${index}`));
     await Promise.all(leases.map((held, index) => store.settle(held, complete(bodies[index]))));
     for (const [index, held] of leases.entries()) expect(await bodyOf(held)).toEqual(bodies[index]);
+  });
+
+  it("keep the outcome of each: no two kinds of answer are mixed", async () => {
+    const usual = complete();
+    const { response } = usual;
+    if (response.kind !== "full") expect.fail(response.kind);
+    const kinds = [
+      usual,
+      { ...usual, response: { ...response, status: 402 } },
+      { ...usual, response: { ...response, headers: [["location", "/rides/1"]] as const } },
+      { ...usual, response: { kind: "omitted", status: response.status, bodyBytes: 9 } as const },
+      { ...usual, retentionMs: 9_000 },
+    ];
+    const settlements = kinds.flatMap((kind) => Array.from({ length: 10 }, () => kind));
+    const leases = await leasesOf(settlements.map(() => request()));
+    await Promise.all(
+      settlements.map((settlement, index) => store.settle(leases[index] as Lease, settlement)),
+    );
+    for (const [index, settlement] of settlements.entries()) {
+      const { record } = await store.read(leases[index] as Lease);
+      if (record?.state !== "completed") expect.fail(record?.state);
+      expect(record.response).toEqual(settlement.response);
+      expect(record.expiresAt - record.completedAt).toBe(settlement.retentionMs);
+    }
   });
 
   it("tell only those who have lost their lease that they have, and leave their records as they are", async () => {
