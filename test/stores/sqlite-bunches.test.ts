@@ -8,8 +8,8 @@ import { complete, kept, lease, planOf, suspend, useFolder } from "./sqlite-supp
 
 const place = useFolder();
 
-/** Two full statements, and some that are left over. */
-const callers = 40;
+/** A statement of each size, and some that are left over. */
+const callers = 64 + 16 + 8 + 3;
 
 let database: Database.Database;
 let store: Store<SqliteDatabase>;
@@ -63,7 +63,7 @@ describe("many reservations in one statement", () => {
   });
 
   it("keep the terms of each: no two kinds of request are mixed", async () => {
-    // Too few of each kind for a statement, and enough of any two.
+    // More of each kind than one statement takes, so that those left over could be mixed.
     const kinds = [
       {},
       { route: "refunds" },
@@ -154,7 +154,7 @@ describe("many completions in one statement", () => {
   });
 
   it("find each record by its key, however many there are", () => {
-    for (const count of [2, 16, 200]) {
+    for (const count of [2, 8, 16, 64, 200]) {
       const plan = planOf(database, completeLeases(count));
       expect(plan).toContain("SEARCH latchkey_records USING INTEGER PRIMARY KEY (rowid=?)");
       expect(plan).toMatch(/SEARCH found USING COVERING INDEX \w+ \(scope=\? AND key=\?\)/);

@@ -1,10 +1,10 @@
 import { type InProgressRecord, recordIdText } from "../../core/record.ts";
 import type { EncodedResponse } from "../../core/response.ts";
 import type { Lease } from "../../core/store.ts";
-import type { SqliteValue } from "./driver.ts";
+import type { SqliteValue, Statement } from "./driver.ts";
 import type { Records } from "./records.ts";
 import { moment, wholeMs } from "./row.ts";
-import { bunchSize } from "./statements.ts";
+import { bunchSizes } from "./statements.ts";
 
 /*
  * Many rows in one statement, where there are enough that have the same terms. A statement tells only how many rows it
@@ -28,7 +28,7 @@ export function insertAll(
   const isNew = candidates.map(() => false);
   for (const bunch of bunches) {
     const inserted = insertBunch(records, bunch);
-    for (const { place, item } of bunch)
+    for (const { place, item } of bunch.placed)
       isNew[place] = inserted === "all" || inserted.has(recordIdText(item));
   }
   for (const { place, item } of others) isNew[place] = records.insert(item);
@@ -40,9 +40,9 @@ export function completeAll(records: Records, completions: readonly Completion[]
   const { bunches, others } = gather(completions, { isFit: isSmall, areAlike: haveSameOutcome });
   const isHeld = completions.map(() => false);
   for (const bunch of bunches) {
-    if (completeBunch(records, bunch)) for (const { place } of bunch) isHeld[place] = true;
+    if (completeBunch(records, bunch)) for (const { place } of bunch.placed) isHeld[place] = true;
     // Those that were completed are not held any more, and who said so may say it again.
-    else others.push(...bunch);
+    else others.push(...bunch.placed);
   }
   for (const { place, item } of others) isHeld[place] = records.complete(item);
   return isHeld;
@@ -54,29 +54,42 @@ interface Placed<Item> {
   readonly item: Item;
 }
 
-type Bunch<Item> = readonly [Placed<Item>, ...Placed<Item>[]];
+/** As many as there is a statement for, with the same terms. */
+interface Bunch<Item> {
+  readonly terms: Item;
+  readonly placed: readonly Placed<Item>[];
+}
 
 /** Puts together what fits into one statement, as often as there is enough of it. */
 function gather<Item>(
   items: readonly (Item | undefined)[],
   rules: { isFit(item: Item): boolean; areAlike(one: Item, other: Item): boolean },
 ): { readonly bunches: readonly Bunch<Item>[]; readonly others: Placed<Item>[] } {
-  const bunches: Bunch<Item>[] = [];
+  const kinds: { readonly terms: Item; readonly placed: Placed<Item>[] }[] = [];
   const others: Placed<Item>[] = [];
-  let open: [Placed<Item>, ...Placed<Item>[]][] = [];
   for (const [place, item] of items.entries()) {
     if (item === undefined) continue;
-    const placed = { place, item };
-    const bunch = rules.isFit(item) ? open.find(([first]) => rules.areAlike(first.item, item)) : undefined;
-    if (bunch !== undefined) bunch.push(placed);
-    else if (rules.isFit(item)) open.push([placed]);
-    else others.push(placed);
-    if (bunch?.length === bunchSize) {
-      bunches.push(bunch);
-      open = open.filter((other) => other !== bunch);
+    if (!rules.isFit(item)) others.push({ place, item });
+    else {
+      const kind = kinds.find(({ terms }) => rules.areAlike(terms, item));
+      if (kind === undefined) kinds.push({ terms: item, placed: [{ place, item }] });
+      else kind.placed.push({ place, item });
     }
   }
-  return { bunches, others: others.concat(...open) };
+  const bunches: Bunch<Item>[] = [];
+  for (const { terms, placed } of kinds) {
+    for (const size of bunchSizes) {
+      while (placed.length >= size) bunches.push({ terms, placed: placed.splice(0, size) });
+    }
+    others.push(...placed);
+  }
+  return { bunches, others };
+}
+
+function statementFor(bySize: ReadonlyMap<number, Statement>, { placed }: Bunch<unknown>): Statement {
+  const statement = bySize.get(placed.length);
+  if (statement === undefined) throw new Error(`there is no statement for ${placed.length} rows`);
+  return statement;
 }
 
 function haveSameTerms(one: InProgressRecord, other: InProgressRecord): boolean {
@@ -92,7 +105,7 @@ function haveSameTerms(one: InProgressRecord, other: InProgressRecord): boolean 
 }
 
 function insertBunch(records: Records, bunch: Bunch<InProgressRecord>): "all" | ReadonlySet<string> {
-  const [{ item: terms }] = bunch;
+  const { terms, placed } = bunch;
   const parameters: SqliteValue[] = [
     terms.fence,
     terms.onCrash,
@@ -102,10 +115,10 @@ function insertBunch(records: Records, bunch: Bunch<InProgressRecord>): "all" | 
     terms.route ?? null,
     wholeMs(terms.reconcileAfterMs),
   ];
-  for (const { item } of bunch) parameters.push(item.scope, item.key, item.fingerprint, item.owner);
+  for (const { item } of placed) parameters.push(item.scope, item.key, item.fingerprint, item.owner);
   const { insertReservations, readInserted } = records.statements;
-  const { changes, lastRowid } = insertReservations.runWith(parameters);
-  if (changes === bunch.length) return "all";
+  const { changes, lastRowid } = statementFor(insertReservations, bunch).runWith(parameters);
+  if (changes === placed.length) return "all";
   if (changes === 0) return new Set();
   const rows = readInserted.all(lastRowid - changes);
   return new Set(rows.map(({ scope, key }) => recordIdText({ scope: scope as string, key: key as string })));
@@ -130,13 +143,14 @@ const bunchedBodyBytesMax = 4_096;
 
 /** Whether all of them were held. */
 function completeBunch(records: Records, bunch: Bunch<Completion>): boolean {
-  const [{ item: terms }] = bunch;
+  const { terms, placed } = bunch;
   const { status, head } = terms.response;
   const { completedAt, expiresAt, lease } = terms;
   const parameters: SqliteValue[] = [status, head, completedAt, expiresAt, lease.fence];
-  for (const { item } of bunch) {
+  for (const { item } of placed) {
     const { scope, key, owner } = item.lease;
     parameters.push(scope, key, owner, item.response.body);
   }
-  return records.statements.completeLeases.runWith(parameters).changes === bunch.length;
+  const statement = statementFor(records.statements.completeLeases, bunch);
+  return statement.runWith(parameters).changes === placed.length;
 }
