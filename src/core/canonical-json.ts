@@ -150,8 +150,8 @@ interface Layout {
 }
 
 /**
- * An API sees the same objects again and again: sorting and quoting the same names took half of the time of everything
- * else. One layout for each first name and number of members; another object's takes its place.
+ * An API sees the same objects again and again: sorting and quoting the same names took nearly half of the time.
+ * One layout for each first name and number of members; another object's takes its place.
  */
 const layouts = new Map<string, (Layout | undefined)[]>();
 

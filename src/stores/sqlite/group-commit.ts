@@ -111,7 +111,7 @@ export class GroupCommit {
   }
 
   /**
-   * A statement is a transaction of its own, and for a lone write beginning and ending one takes a third of the time.
+   * A statement is a transaction of its own, and for a lone write beginning and ending one takes a quarter of the time.
    * But if somebody has left theirs open, it would become a part of that, and be answered before it is durable.
    */
   #commitAtOnce(write: Write): boolean {
