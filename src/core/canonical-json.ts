@@ -101,8 +101,32 @@ function writeArray(items: readonly unknown[], depth: number, writing: Writing):
 }
 
 function writeObject(members: Record<string, unknown>, depth: number, writing: Writing): string | undefined {
+  const names = Object.keys(members);
+  const layout = layoutOf(names);
+  if (layout === undefined) return writeMembers(members, sortNames(names), depth, writing);
+  const { sorted, openings, followings } = layout;
+  let text = "";
+  for (let i = 0; i < sorted.length; i++) {
+    const value = members[sorted[i] as string];
+    if (value === undefined) continue;
+    const valueText = write(value, depth, writing);
+    if (valueText === undefined) return undefined;
+    writing.membersWritten++;
+    text += (text === "" ? openings : followings)[i] as string;
+    text += valueText;
+  }
+  return text === "" ? "{}" : `${text}}`;
+}
+
+/** For objects of any size and with any names. */
+function writeMembers(
+  members: Record<string, unknown>,
+  sorted: readonly string[],
+  depth: number,
+  writing: Writing,
+): string | undefined {
   let text = "{";
-  for (const name of sortNames(Object.keys(members))) {
+  for (const name of sorted) {
     const value = members[name];
     if (value === undefined) continue;
     const nameText = writeString(name, writing);
@@ -113,6 +137,56 @@ function writeObject(members: Record<string, unknown>, depth: number, writing: W
     text += text === "{" ? `${nameText}:${valueText}` : `,${nameText}:${valueText}`;
   }
   return `${text}}`;
+}
+
+/** How objects are written whose members have these names, in this order. */
+interface Layout {
+  readonly names: readonly string[];
+  readonly sorted: readonly string[];
+  /** What comes before each value, in the order of `sorted`, if it is the first: `{"name":`. */
+  readonly openings: readonly string[];
+  /** And if it is not: `,"name":`. */
+  readonly followings: readonly string[];
+}
+
+/**
+ * An API sees the same objects again and again: sorting and quoting the same names took nearly half of the time.
+ * One layout for each first name and number of members; another object's takes its place.
+ */
+const layouts = new Map<string, (Layout | undefined)[]>();
+
+// What clients may send must not fill the memory: at most some megabytes are kept, and a few kilobytes in practice.
+const layoutsMax = 64;
+const layoutNameLengthMax = 64;
+const layoutNamesMax = 16;
+
+/** Undefined where names need a closer look, or there are too many to be kept. */
+function layoutOf(names: readonly string[]): Layout | undefined {
+  const [first] = names;
+  if (first === undefined || names.length > layoutNamesMax) return undefined;
+  let alike = layouts.get(first);
+  const known = alike?.[names.length];
+  if (known !== undefined && areEqual(known.names, names)) return known;
+  for (const name of names) if (name.length > layoutNameLengthMax || needsCare.test(name)) return undefined;
+  if (alike === undefined) {
+    if (layouts.size >= layoutsMax) layouts.clear();
+    alike = new Array<Layout | undefined>(layoutNamesMax + 1).fill(undefined);
+    layouts.set(first, alike);
+  }
+  const sorted = sortNames([...names]);
+  const layout = {
+    names,
+    sorted,
+    openings: sorted.map((name) => `{"${name}":`),
+    followings: sorted.map((name) => `,"${name}":`),
+  };
+  alike[names.length] = layout;
+  return layout;
+}
+
+function areEqual(one: readonly string[], other: readonly string[]): boolean {
+  for (let i = 0; i < one.length; i++) if (one[i] !== other[i]) return false;
+  return true;
 }
 
 // Everything but quotes, backslashes, control characters and surrogates stands for itself in a string. Without a

@@ -72,18 +72,29 @@ type Field = string | Uint8Array;
  * therefore never be read as the start of another, which any separator would allow.
  */
 function digest(fields: readonly Field[]): FingerprintAnswer {
-  const framed = new Framed();
+  let framed: Framed | undefined;
   let pending = `${String(fingerprintVersion).length}:${fingerprintVersion}`;
   for (const field of fields) {
     const isText = typeof field === "string";
-    pending += `${isText ? Buffer.byteLength(field) : field.byteLength}:${isText ? field : ""}`;
+    pending += `${isText ? utf8Bytes(field) : field.byteLength}:${isText ? field : ""}`;
     if (isText && pending.length < pendingLengthMax) continue;
+    framed ??= new Framed();
     framed.addText(pending);
     if (!isText) framed.addBytes(field);
     pending = "";
   }
-  return { kind: "fingerprint", fingerprint: `v${fingerprintVersion}:${framed.digest(pending)}` };
+  const digested = framed?.digest(pending) ?? hash("sha256", pending, "base64url");
+  return { kind: "fingerprint", fingerprint: `v${fingerprintVersion}:${digested}` };
 }
+
+/** Most fields are short and ASCII, and looking at them takes less than asking Buffer. */
+function utf8Bytes(text: string): number {
+  if (text.length > shortTextMax) return Buffer.byteLength(text);
+  for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) > 0x7f) return Buffer.byteLength(text);
+  return text.length;
+}
+
+const shortTextMax = 32;
 
 // A form of a million fields must not become one string of a million pieces first.
 const pendingLengthMax = 4096;
@@ -114,7 +125,6 @@ class Framed {
 
   /** The digest of everything that was added, and of this last text. */
   digest(text: string): string {
-    if (this.#bytes === 0 && this.#hasher === undefined) return hash("sha256", text, "base64url");
     if (text !== "") this.addText(text);
     return this.#hasher?.digest("base64url") ?? hash("sha256", frame.subarray(0, this.#bytes), "base64url");
   }

@@ -75,6 +75,42 @@ describe("more members than an insertion sort is good for", () => {
   });
 });
 
+describe("objects that look like others before them", () => {
+  // Few names and many objects, so that most have the first name and the number of members of another one.
+  const names = fc.uniqueArray(fc.constantFrom("a", "b", "c", "é", '"', "1", "x".repeat(100)), {
+    maxLength: 5,
+  });
+
+  test("are written by their own names and in their own order", () => {
+    fc.assert(
+      fc.property(fc.array(names, { minLength: 2, maxLength: 20 }), (objects) => {
+        const value = objects.map((own) => Object.fromEntries(own.map((name, index) => [name, index])));
+        const expected = value.map((members) => JSON.stringify(members, Object.keys(members).sort()));
+        expect(canonicalizeValue(value)).toEqual({ kind: "canonical", text: `[${expected.join(",")}]` });
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test("may lack what the others have", () => {
+    const value = [
+      { b: 1, a: 2, c: 3 },
+      { b: 1, a: undefined, c: 3 },
+      { b: undefined, a: undefined, c: undefined },
+    ];
+    const text = '[{"a":2,"b":1,"c":3},{"b":1,"c":3},{}]';
+    expect(canonicalizeValue(value)).toEqual({ kind: "canonical", text });
+  });
+
+  test("may have any number of different first names", () => {
+    const value = Array.from({ length: 500 }, (_, index) => ({ [`n${index}`]: 1, a: 2 }));
+    const text = value.map((_, index) => `{"a":2,"n${index}":1}`).join(",");
+    for (let time = 0; time < 2; time += 1) {
+      expect(canonicalizeValue(value)).toEqual({ kind: "canonical", text: `[${text}]` });
+    }
+  });
+});
+
 describe("a text that is not JSON", () => {
   test.each(["", " ", "{", "{'a':1}", "[1,]", "01", "NaN", "undefined", '"\t"', "\ufeff{}"])("%j", (text) => {
     expect(canonicalizeText(text)).toEqual({ kind: "notJson" });

@@ -31,13 +31,13 @@ describe("what arrives in one turn of the event loop", () => {
     await latchkey.close();
   });
 
-  it("is written with one statement for each request, and nothing is looked for first", async () => {
+  it("is written with one statement, and nothing is looked for first", async () => {
     const { store, count } = open();
     const leases = await all(() => lease(store, request()));
     // Only the first one does not know yet that there will be a transaction.
-    expect(count.take()).toMatchObject({ reads: 1, writes: callers });
+    expect(count.take()).toMatchObject({ reads: 1, writes: 1 });
     await Promise.all(leases.map((held) => store.settle(held, complete())));
-    expect(count.take()).toMatchObject({ reads: 0, writes: callers });
+    expect(count.take()).toMatchObject({ reads: 0, writes: 1 });
   });
 
   it("needs no transaction where it is all known", async () => {
@@ -74,6 +74,50 @@ describe("what arrives in one turn of the event loop", () => {
     expect(fresh).toMatchObject({ status: "rejected", reason: { code: "SQLITE_BUSY" } });
     expect(retry).toMatchObject({ status: "fulfilled", value: { kind: "replay" } });
     expect(misuse).toMatchObject({ status: "fulfilled", value: { kind: "mismatch" } });
+  });
+});
+
+describe("a lone write", () => {
+  it("is one statement and no transaction around it, where the connection can tell that none is open", async () => {
+    const { store, database, count } = open({}, (connection) => ({
+      get inTransaction() {
+        return connection.inTransaction;
+      },
+    }));
+    const asked = request();
+    const held = await lease(store, asked);
+    expect(count.take()).toMatchObject({ begins: 0, commits: 0, writes: 1 });
+    await store.settle(held, complete());
+    expect(count.take()).toMatchObject({ begins: 0, commits: 0, writes: 1 });
+    expect((await store.reserve(asked)).kind).toBe("replay");
+
+    const other = await lease(store, request());
+    database.exec("BEGIN");
+    await expect(store.settle(other, complete())).rejects.toThrow(/within a transaction/);
+    database.exec("ROLLBACK");
+    expect((await store.read(other)).record?.state).toBe("in_progress");
+  });
+
+  it("has a transaction where the connection does not tell", async () => {
+    const { store, count } = open();
+    const held = await lease(store, request());
+    expect(count.take()).toMatchObject({ begins: 1, commits: 1, writes: 1 });
+    await store.settle(held, complete());
+    expect(count.take()).toMatchObject({ begins: 1, commits: 1, writes: 1 });
+  });
+
+  it("is refused, or answered as far as it can be, while another process has the lock", async () => {
+    const { store, database } = open({}, () => ({ inTransaction: false }));
+    const held = await lease(store, request());
+    database.exec("PRAGMA busy_timeout = 50");
+    const other = new Database(place.path);
+    opened.push(other);
+    other.exec("BEGIN IMMEDIATE");
+    const busy = { code: "SQLITE_BUSY" };
+    await expect(store.settle(held, complete())).rejects.toMatchObject(busy);
+    await expect(store.reserve(request())).rejects.toMatchObject(busy);
+    other.exec("COMMIT");
+    expect((await store.settle(held, complete())).kind).toBe("settled");
   });
 });
 
@@ -117,6 +161,23 @@ describe("the write-ahead log", () => {
   });
 });
 
+describe("the cache", () => {
+  it("has 16 MiB, or more where the application has chosen more", () => {
+    for (const [chosen, expected] of [
+      [-2_000, -16_384],
+      [1_000, -16_384],
+      [-65_536, -65_536],
+      [100_000, 100_000],
+    ]) {
+      const database = new Database(place.path);
+      opened.push(database);
+      database.exec(`PRAGMA cache_size = ${chosen}`);
+      sqliteStore(database);
+      expect(pragma(database, "cache_size")).toBe(expected);
+    }
+  });
+});
+
 const mebibyte = 1024 * 1024;
 
 function all<T>(call: (index: number) => Promise<T>): Promise<T[]> {
@@ -124,7 +185,7 @@ function all<T>(call: (index: number) => Promise<T>): Promise<T[]> {
 }
 
 /** A store on a connection that counts what it is asked for. */
-function open(options: SqliteStoreOptions = {}) {
+function open(options: SqliteStoreOptions = {}, tells: (database: Database.Database) => object = () => ({})) {
   const database = new Database(place.path);
   opened.push(database);
   const counts = { begins: 0, commits: 0, reads: 0, writes: 0 };
@@ -150,6 +211,7 @@ function open(options: SqliteStoreOptions = {}) {
     },
     close: () => database.close(),
   };
+  Object.defineProperties(counting, Object.getOwnPropertyDescriptors(tells(database)));
   const store = sqliteStore(counting, options);
   const take = () => {
     const taken = { ...counts };

@@ -63,6 +63,12 @@ export function isBusy(error: unknown): boolean {
 
 const sqliteBusy = 5;
 
+/** Whether the driver says that no transaction is open on this connection. Each has its own name for it, if any. */
+export function isOutsideTransaction(database: SqliteDatabase): boolean {
+  const { inTransaction, isTransaction } = database as { inTransaction?: unknown; isTransaction?: unknown };
+  return (inTransaction ?? isTransaction) === false;
+}
+
 /**
  * A statement whose answers look the same whichever driver gives them. Integers may come as bigint, if the user set
  * their connection so; blobs as Buffer, Uint8Array or ArrayBuffer.
@@ -78,10 +84,16 @@ export class Statement {
 
   /** How many rows were changed. */
   run(...parameters: SqliteValue[]): number {
+    return this.runWith(parameters).changes;
+  }
+
+  /** The same with a list of parameters. `lastRowid` means something after an insertion only. */
+  runWith(parameters: readonly SqliteValue[]): { readonly changes: number; readonly lastRowid: number } {
     const result = this.#takesList
       ? (this.#statement as unknown as ListStatement).run(parameters)
       : this.#statement.run(...parameters);
-    return Number((result as { changes: number | bigint }).changes);
+    const { changes, lastInsertRowid } = result as Record<"changes" | "lastInsertRowid", number | bigint>;
+    return { changes: Number(changes), lastRowid: Number(lastInsertRowid) };
   }
 
   get(...parameters: SqliteValue[]): Row | undefined {

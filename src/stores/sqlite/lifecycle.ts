@@ -1,7 +1,8 @@
 import { auditReasons } from "../../core/audit.ts";
 import { decideBust } from "../../core/bust.ts";
-import { answerOf, type Decision, decide, isAnswer } from "../../core/decide.ts";
-import type { IdempotencyRecord, RecordId } from "../../core/record.ts";
+import { answerOf, decide, isAnswer } from "../../core/decide.ts";
+import type { IdempotencyRecord, InProgressRecord, RecordId } from "../../core/record.ts";
+import { encodeResponse } from "../../core/response.ts";
 import type {
   Bust,
   BustAnswer,
@@ -24,22 +25,59 @@ import {
   settled,
   settledStates,
 } from "../../core/transition.ts";
+import { type Completion, completeAll, insertAll } from "./bunches.ts";
 import type { Records } from "./records.ts";
 import { moment } from "./row.ts";
 
 /*
  * What moves one record: core/decide.ts and core/transition.ts say where to. Each function is called in a transaction
- * that nobody else writes beside, so that what was read is still true when the answer to it is written.
+ * that nobody else writes beside, so that what was read is still true when the answer to it is written. Those that
+ * read nothing say so.
  */
 
 export function reserve(records: Records, request: ReserveRequest, now: number): Reservation {
-  // Most requests are new, and whether this one is, the insertion itself can tell.
-  const ifNew = decide(undefined, request, now);
-  if (ifNew.kind === "execute" && request.request === undefined) {
-    const { fence } = ifNew;
-    const isNew = records.insert(reserved(undefined, request, { fence, isNewUse: true }, now));
-    if (isNew) return granted(ifNew, request);
-  }
+  return reserveNew(records, request, now) ?? reserveKnown(records, request, now);
+}
+
+/** Undefined if it is not new, or keeps something for a worker. One statement, which needs no transaction around it. */
+export function reserveNew(records: Records, request: ReserveRequest, now: number): Reservation | undefined {
+  const fresh = ifNew(request, now);
+  return fresh !== undefined && records.insert(fresh) ? granted(fresh) : undefined;
+}
+
+/** The same for many: most requests are new, and are inserted with few statements. */
+export function reserveAll(
+  records: Records,
+  requests: readonly ReserveRequest[],
+  now: number,
+): readonly Reservation[] {
+  // Of duplicates the first comes first, which only one after the other can promise.
+  const areDistinct = new Set(requests.map(({ key }) => key)).size === requests.length;
+  if (!areDistinct) return requests.map((request) => reserve(records, request, now));
+  const fresh = requests.map((request) => ifNew(request, now));
+  const isNew = insertAll(records, fresh);
+  return requests.map((request, index) => {
+    const record = fresh[index];
+    return record !== undefined && isNew[index] === true
+      ? granted(record)
+      : reserveKnown(records, request, now);
+  });
+}
+
+/** What is written down if the request is new, and keeps nothing for a worker: then the insertion can tell. */
+function ifNew(request: ReserveRequest, now: number): InProgressRecord | undefined {
+  const decision = decide(undefined, request, now);
+  if (decision.kind !== "execute" || request.request !== undefined) return undefined;
+  return reserved(undefined, request, { fence: decision.fence, isNewUse: true }, now);
+}
+
+/** The answer to a new request, once it is written down. */
+function granted({ scope, key, fence, owner, progress, createdAt }: InProgressRecord): Reservation {
+  return { kind: "execute", after: "absent", progress, createdAt, lease: { scope, key, fence, owner } };
+}
+
+/** Reads the record first. */
+function reserveKnown(records: Records, request: ReserveRequest, now: number): Reservation {
   const entry = records.get(request);
   const record = entry?.record;
   const decision = decide(record, request, now);
@@ -55,7 +93,9 @@ export function reserve(records: Records, request: ReserveRequest, now: number):
       else records.putWithRequest(next, { lastOwner: owner, request: request.request });
       if (after === "failed_retryable" || after === "crash")
         auditAgain(records, record, next, { owner, now });
-      return granted(decision, request);
+      const { progress, createdAt } = decision;
+      const { scope, key } = request;
+      return { kind: "execute", after, progress, createdAt, lease: { scope, key, fence, owner } };
     }
     case "accept": {
       const next = accepted(record, request, decision, now);
@@ -75,19 +115,50 @@ export function reserve(records: Records, request: ReserveRequest, now: number):
   }
 }
 
-/** The lease of a request that may execute, once that is written down. */
-function granted(decision: Extract<Decision, { kind: "execute" }>, request: ReserveRequest): Reservation {
-  const { after, progress, createdAt, fence } = decision;
-  const { scope, key, owner } = request;
-  return { kind: "execute", after, progress, createdAt, lease: { scope, key, fence, owner } };
+export function settle(records: Records, lease: Lease, settlement: Settlement, now: number): SettleAnswer {
+  const answer = settlement.kind === "complete" ? complete(records, { lease, settlement }, now) : undefined;
+  return answer ?? settleKnown(records, lease, settlement, now);
 }
 
-export function settle(records: Records, lease: Lease, settlement: Settlement, now: number): SettleAnswer {
-  if (settlement.kind === "complete") {
-    const expiresAt = moment(now + settlement.retentionMs);
-    const isHeld = records.complete(lease, settlement.response, { now, expiresAt });
-    if (isHeld) return { kind: "settled", expiresAt };
-  }
+/** Undefined if the lease is not held. Each statement is tried only after one that has changed nothing. */
+export function complete(records: Records, call: CompleteCall, now: number): SettleAnswer | undefined {
+  const completion = completionOf(call, now);
+  return records.complete(completion) ? { kind: "settled", expiresAt: completion.expiresAt } : undefined;
+}
+
+/** What the holder of a lease says in most cases. */
+export interface CompleteCall {
+  readonly lease: Lease;
+  readonly settlement: Extract<Settlement, { kind: "complete" }>;
+}
+
+/** The same for many completions, with few statements. */
+export function settleAll(
+  records: Records,
+  calls: readonly CompleteCall[],
+  now: number,
+): readonly SettleAnswer[] {
+  const completions = calls.map((call) => completionOf(call, now));
+  const isHeld = completeAll(records, completions);
+  return calls.map(({ lease, settlement }, index) => {
+    const expiresAt = completions[index]?.expiresAt;
+    return isHeld[index] === true && expiresAt !== undefined
+      ? { kind: "settled", expiresAt }
+      : settleKnown(records, lease, settlement, now);
+  });
+}
+
+function completionOf({ lease, settlement }: CompleteCall, now: number): Completion {
+  return {
+    lease,
+    response: encodeResponse(settlement.response),
+    completedAt: now,
+    expiresAt: moment(now + settlement.retentionMs),
+  };
+}
+
+/** Reads the record first. */
+function settleKnown(records: Records, lease: Lease, settlement: Settlement, now: number): SettleAnswer {
   const entry = records.getOf(lease);
   if (entry === undefined) return { kind: "lost" };
   const { record } = entry;

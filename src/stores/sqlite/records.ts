@@ -1,9 +1,9 @@
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
 import type { IdempotencyRecord, InProgressRecord, RecordId } from "../../core/record.ts";
-import { encodeResponse, type StoredResponse } from "../../core/response.ts";
 import type { Lease } from "../../core/store.ts";
 import { decodeRequest, encodeRequest, type StoredRequest } from "../../core/stored-request.ts";
 import { AuditTrail, type Why } from "./audit.ts";
+import type { Completion } from "./bunches.ts";
 import type { SqliteDatabase } from "./driver.ts";
 import { moment, type RowExtras, recordOf, rowOf, wholeMs } from "./row.ts";
 import { prepareStatements, type Statements } from "./statements.ts";
@@ -42,25 +42,24 @@ export class Records {
   /** Writes down a new request that keeps nothing for a worker; false if there is a record with its key. */
   insert(record: InProgressRecord): boolean {
     const { scope, key, fingerprint, fence, onCrash, createdAt, expiresAt, owner, leaseUntil } = record;
-    return (
-      this.statements.insertReservation.run(
-        scope,
-        key,
-        fingerprint,
-        fence,
-        onCrash,
-        moment(createdAt),
-        moment(expiresAt),
-        owner,
-        moment(leaseUntil),
-        record.route ?? null,
-        wholeMs(record.reconcileAfterMs),
-      ) === 1
-    );
+    const parameters = [
+      scope,
+      key,
+      fingerprint,
+      fence,
+      onCrash,
+      moment(createdAt),
+      moment(expiresAt),
+      owner,
+      moment(leaseUntil),
+      record.route ?? null,
+      wholeMs(record.reconcileAfterMs),
+    ];
+    return this.statements.insertReservation.runWith(parameters).changes === 1;
   }
 
   put(record: IdempotencyRecord, extras: RowExtras): void {
-    this.statements.writeRecord.run(...rowOf(record, extras));
+    this.statements.writeRecord.runWith(rowOf(record, extras));
   }
 
   /** Writes a record with a request of its own, in place of what was kept before. */
@@ -87,17 +86,15 @@ export class Records {
   }
 
   /** Completes what this lease holds; false if it does not hold it, or not any more. */
-  complete(
-    lease: Lease,
-    response: StoredResponse,
-    times: { readonly now: number; readonly expiresAt: number },
-  ) {
+  complete({ lease, response, completedAt, expiresAt }: Completion): boolean {
     const { scope, key, fence, owner } = lease;
-    const { status, head, body } = encodeResponse(response);
-    const { now, expiresAt } = times;
+    const { status, head, body } = response;
     const { completeLease, completeLeaseOfKeptRequest } = this.statements;
-    const parameters = [status, head, body, now, expiresAt, scope, key, fence, owner] as const;
-    return completeLease.run(...parameters) === 1 || completeLeaseOfKeptRequest.run(...parameters) === 1;
+    const parameters = [status, head, body, completedAt, expiresAt, scope, key, fence, owner];
+    return (
+      completeLease.runWith(parameters).changes === 1 ||
+      completeLeaseOfKeptRequest.runWith(parameters).changes === 1
+    );
   }
 
   requestOf({ record, requestHead }: Entry): StoredRequest | undefined {

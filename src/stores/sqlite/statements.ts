@@ -3,14 +3,19 @@ import { type SqliteDatabase, Statement } from "./driver.ts";
 /** Every statement that runs while requests are served, prepared once for each connection. */
 export function prepareStatements(database: SqliteDatabase) {
   const prepare = (sql: string) => new Statement(database, sql);
+  const bySize = (sql: (count: number) => string): ReadonlyMap<number, Statement> =>
+    new Map(bunchSizes.map((size) => [size, prepare(sql(size))]));
   return {
     readRecord: prepare(readRecord),
     insertReservation: prepare(insertReservation),
+    insertReservations: bySize(insertReservations),
+    readInserted: prepare(readInserted),
     writeRecord: prepare(writeRecord),
     readRequestBody: prepare(readRequestBody),
     writeRequestBody: prepare(writeRequestBody),
     renewLease: prepare(renewLease),
     completeLease: prepare(completeLease),
+    completeLeases: bySize(completeLeases),
     completeLeaseOfKeptRequest: prepare(completeLeaseOfKeptRequest),
     findDeadExecutions: prepare(findDeadExecutions),
     findUnclaimed: prepare(findUnclaimed),
@@ -41,6 +46,38 @@ const insertReservation = `
            reconcile_ms)
   VALUES (?, ?, 'in_progress', ?, ?, ?, ?, ?, ?, ?, ?, ?)
       ON CONFLICT (scope, key) DO NOTHING`;
+
+/**
+ * How many rows one statement may write, the most first. Calling the driver and handing over parameters cost as much as
+ * the rest of a write: at 64 rows about a third of the time is saved, at 8 a sixth, and completing 4 at once gains nothing.
+ */
+export const bunchSizes = [64, 16, 8] as const;
+
+const rows = (count: number, row: string) => Array.from({ length: count }, () => row).join(", ");
+
+/**
+ * Many reservations under the same terms. Parameters: fence, what a crash means, the three times, route and
+ * reconciliation; then scope, key, fingerprint and owner of each. No `?1`: some drivers take it for a name.
+ */
+const insertReservations = (count: number) => `
+  WITH terms (fence, on_crash, created_at, expires_at, lease_until, route, reconcile_ms) AS (
+         VALUES (?, ?, ?, ?, ?, ?, ?)),
+       fresh (scope, key, fingerprint, owner) AS (
+         VALUES ${rows(count, "(?, ?, ?, ?)")})
+  INSERT INTO latchkey_records (
+           scope, key, state, fingerprint, fence, on_crash, created_at, expires_at, owner, lease_until, route,
+           reconcile_ms)
+  SELECT scope, key, 'in_progress', fingerprint, fence, on_crash, created_at, expires_at, owner, lease_until, route,
+         reconcile_ms
+    FROM fresh CROSS JOIN terms
+   WHERE true
+      ON CONFLICT (scope, key) DO NOTHING`;
+
+/** What was inserted after this row. Each new row has the number that follows the highest one. */
+const readInserted = `
+  SELECT scope, key
+    FROM latchkey_records
+   WHERE rowid > ?`;
 
 const writeRecord = `
   INSERT INTO latchkey_records (
@@ -110,6 +147,32 @@ const completeLease = `
   UPDATE latchkey_records
      SET ${completion.columns}
    WHERE ${completion.lease} AND request_head IS NULL`;
+
+/**
+ * Many completions with the same terms. Parameters: the response's status and head, the time, the end of retention and
+ * the fence; then scope, key, owner and the response's body of each. Each record is found in an expression: left to
+ * itself, SQLite may rather go through all records of the scope than through the list.
+ */
+export const completeLeases = (count: number) => `
+  WITH terms (status, head, now, expiry, fence) AS (
+         VALUES (?, ?, ?, ?, ?)),
+       done (scope, key, owner, body) AS (
+         VALUES ${rows(count, "(?, ?, ?, ?)")})
+  UPDATE latchkey_records
+     SET state = 'completed',
+         response_status = terms.status,
+         response_head = terms.head,
+         response_body = done.body,
+         completed_at = terms.now,
+         expires_at = terms.expiry,
+         lease_until = NULL
+    FROM done CROSS JOIN terms
+   WHERE latchkey_records.rowid = (
+           SELECT rowid
+             FROM latchkey_records AS found
+            WHERE found.scope = done.scope AND found.key = done.key)
+     AND latchkey_records.fence = terms.fence AND latchkey_records.owner = done.owner
+     AND +latchkey_records.state = 'in_progress' AND request_head IS NULL`;
 
 const completeLeaseOfKeptRequest = `
   UPDATE latchkey_records

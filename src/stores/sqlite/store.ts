@@ -27,8 +27,8 @@ import type {
   SweepCounts,
   TransactAnswer,
 } from "../../core/store.ts";
-import { isBusy, type SqliteDatabase } from "./driver.ts";
-import { GroupCommit } from "./group-commit.ts";
+import type { SqliteDatabase } from "./driver.ts";
+import { GroupCommit, type Verb } from "./group-commit.ts";
 import * as lifecycle from "./lifecycle.ts";
 import { openPrepared } from "./open.ts";
 import { enqueue, SqliteOutbox } from "./outbox.ts";
@@ -61,8 +61,8 @@ export interface SqliteStoreOptions {
  * folder and its tables are made when they are missing.
  *
  * A connection of your own is put into WAL mode, under the `synchronous` setting chosen here, a busy timeout of two
- * seconds and a write-ahead log of 32 MiB, and stays open when the store is closed. Do not leave a transaction open on it across an `await`: what
- * Latchkey has to write meanwhile is refused.
+ * seconds, a write-ahead log of 32 MiB and a cache of at least 16 MiB, and stays open when the store is closed. Do not
+ * leave a transaction open on it across an `await`: what Latchkey has to write meanwhile is refused.
  *
  * In an atomic phase `tx` is that connection, within a transaction, so that your tables belong into the same file. The
  * phase must not wait for anything but its own statements: all of Latchkey's writes in this process wait for it, and
@@ -98,6 +98,19 @@ class SqliteStore implements Store<SqliteDatabase> {
   readonly #outbox: SqliteOutbox;
   readonly #clock: () => number;
   readonly #closesDatabase: boolean;
+  readonly #reserving: Verb<ReserveRequest, Reservation> = {
+    // Decides in the transaction, because the record may have changed before it began.
+    alone: (request) => lifecycle.reserve(this.#open().records, request, this.#clock()),
+    atOnce: (request) => lifecycle.reserveNew(this.#open().records, request, this.#clock()),
+    together: (requests) => lifecycle.reserveAll(this.#open().records, requests, this.#clock()),
+    withoutLock: (request) => this.#answer(request),
+  };
+  readonly #completing: Verb<lifecycle.CompleteCall, SettleAnswer> = {
+    alone: ({ lease, settlement }) =>
+      lifecycle.settle(this.#open().records, lease, settlement, this.#clock()),
+    atOnce: (call) => lifecycle.complete(this.#open().records, call, this.#clock()),
+    together: (calls) => lifecycle.settleAll(this.#open().records, calls, this.#clock()),
+  };
   /** Undefined once the store is closed. */
   #connection: Connection | undefined;
 
@@ -125,26 +138,15 @@ class SqliteStore implements Store<SqliteDatabase> {
     return this.#outbox;
   }
 
-  async reserve(request: ReserveRequest): Promise<Reservation> {
+  reserve(request: ReserveRequest): Promise<Reservation> {
     // Duplicates need nothing written, and are answered without waiting for a transaction. Where one is about to begin
     // anyway, most requests are new, and looking for them first would take as long as writing them down.
-    const isJoining = this.#open().commits.isAboutToShare;
-    if (!isJoining) {
-      const answer = this.#answer(request);
-      if (answer !== undefined) return answer;
-    }
-    try {
-      // Decides again, because the record may have changed before this transaction began.
-      return await this.#write(({ records }) => lifecycle.reserve(records, request, this.#clock()));
-    } catch (error) {
-      // Another process has the lock, and nothing was written. What is there already can be read all the same.
-      const answer = isJoining && isBusy(error) ? this.#answer(request) : undefined;
-      if (answer === undefined) throw error;
-      return answer;
-    }
+    if (this.#connection?.commits.isAboutToShare === true) return this.#ask(this.#reserving, request);
+    return this.#reserveFirst(request);
   }
 
-  async settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
+  settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
+    if (settlement.kind === "complete") return this.#ask(this.#completing, { lease, settlement });
     return this.#write(({ records }) => lifecycle.settle(records, lease, settlement, this.#clock()));
   }
 
@@ -240,22 +242,34 @@ class SqliteStore implements Store<SqliteDatabase> {
     });
   }
 
+  async #reserveFirst(request: ReserveRequest): Promise<Reservation> {
+    return this.#answer(request) ?? (await this.#ask(this.#reserving, request));
+  }
+
   /** What can be told without writing anything down. */
   #answer(request: ReserveRequest): Reservation | undefined {
     const decision = decide(this.#open().records.get(request)?.record, request, this.#clock());
     return isAnswer(decision) ? answerOf(decision) : undefined;
   }
 
-  #write<T>(work: (connection: Connection) => T): Promise<T> {
+  /** Not async, because a promise more is felt where this is: on the path of every request. */
+  #ask<Call, Answer>(verb: Verb<Call, Answer>, call: Call): Promise<Answer> {
+    if (this.#connection === undefined) return Promise.reject(closedError());
+    return this.#connection.commits.ask(verb, call);
+  }
+
+  async #write<T>(work: (connection: Connection) => T): Promise<T> {
     return this.#open().commits.write(() => work(this.#open()));
   }
 
   #open(): Connection {
-    if (this.#connection === undefined) {
-      throw new StoreError("this SQLite store is closed: close it only after the last request was answered");
-    }
+    if (this.#connection === undefined) throw closedError();
     return this.#connection;
   }
+}
+
+function closedError(): StoreError {
+  return new StoreError("this SQLite store is closed: close it only after the last request was answered");
 }
 
 /**
