@@ -98,7 +98,7 @@ function limitWriteAheadLog(database: SqliteDatabase, pageBytes: number): void {
 
 /**
  * Random keys are written all over their index, and a page that is not in memory has to be read back first. SQLite's own
- * 2 MB hold the index of about 20,000 records; this holds 150,000, and took 5 % off the time of all writes.
+ * 2 MB hold the index of about 20,000 records; this holds 150,000.
  */
 const cacheBytes = 16 * 1024 * 1024;
 
