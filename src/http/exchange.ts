@@ -160,6 +160,8 @@ export class Exchange {
 
   #settled(response: StoredResponse): Promise<Finish> {
     const settling = this.#execution.settle({ kind: "answered", response });
+    // Nobody is told any more, and an execution that lives on for a while must not keep its request and answer alive.
+    this.#execution.onGivenUp = ignored;
     return settling.then((settled) => this.#finishFor(settled, response));
   }
 
@@ -231,6 +233,8 @@ export class Exchange {
     });
   }
 }
+
+function ignored(): void {}
 
 /** How soon it makes sense to ask again about an outcome that nobody knows. */
 export const unknownRetryAfterMsMin = 30_000;

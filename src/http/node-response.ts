@@ -1,8 +1,8 @@
-import { isAscii } from "node:buffer";
 import type { OutgoingHttpHeader, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { notProcessedStatuses } from "../engine/execution.ts";
 import { type HttpAnswer, headersByName } from "./answer.ts";
+import { textIfAscii } from "./ascii.ts";
 import type { Exchange, Finish } from "./exchange.ts";
 import { lastingSocket } from "./lasting-socket.ts";
 import { assertHead, restoreHeaders, setHeaders } from "./node-head.ts";
@@ -17,11 +17,7 @@ export function writeNodeAnswer(res: ServerResponse, answer: HttpAnswer): void {
   res.statusCode = answer.status;
   // They replace what outer middleware has set: a stored answer already holds what it set the first time.
   for (const [name, value] of headersByName(answer.headers)) res.setHeader(name, value);
-  const { body } = answer;
-  // A text goes out in one piece with the head, bytes do not. ASCII is the same in every encoding, so that a middleware
-  // which takes the encoding for granted cannot spoil it.
-  const isText = body.byteLength <= textBytesMax && isAscii(body);
-  res.end(isText ? bufferOf(body).toString("latin1") : body);
+  res.end(textIfAscii(answer.body));
 }
 
 /**
@@ -379,12 +375,6 @@ export class NodeCapture implements Holder {
 }
 
 const noBytes = new Uint8Array();
-
-const textBytesMax = 16_384; // Beyond that, copying costs more than a second piece.
-
-function bufferOf(bytes: Uint8Array): Buffer {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-}
 
 /** Whether a handler that answers this may be executed again: it failed, or by its own word did nothing. */
 function freesTheKey(status: number): boolean {
