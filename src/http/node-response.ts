@@ -6,9 +6,10 @@ import { textIfAscii } from "./ascii.ts";
 import type { Exchange, Finish } from "./exchange.ts";
 import { lastingSocket } from "./lasting-socket.ts";
 import { assertHead, restoreHeaders, setHeaders } from "./node-head.ts";
-import { type Below, type HeaderMethod, type Holder, hold } from "./node-hold.ts";
+import { type Below, type HeaderMethod, type Holder, hold, letGo } from "./node-hold.ts";
 import { FinishListeners } from "./on-finished.ts";
 import { peek, poke } from "./peek.ts";
+import { type Callback, callbackIn, ignored } from "./spent-holder.ts";
 
 /** Sends an answer that Latchkey gives itself. */
 export function writeNodeAnswer(res: ServerResponse, answer: HttpAnswer): void {
@@ -42,7 +43,6 @@ export function captureNodeResponse(
   return undefined;
 }
 
-type Callback = (error?: Error | null) => void;
 type Chunk = string | Uint8Array;
 
 /**
@@ -112,8 +112,8 @@ export class NodeCapture implements Holder {
     this.#release(() => this.#sendInstead(answer));
   }
 
-  write(chunk: Chunk, ...rest: unknown[]): boolean {
-    if (this.#state === "sending") return this.#below.write.apply(this.#res, [chunk, ...rest] as never);
+  write(res: ServerResponse, chunk: Chunk, rest: unknown[]): boolean {
+    if (this.#state === "sending") return this.#below.write.apply(res, [chunk, ...rest] as never);
     const callback = callbackIn(rest);
     if (this.#state !== "open") return ignored(callback, "write");
     const bytes = toBytes(chunk, rest[0]);
@@ -123,9 +123,9 @@ export class NodeCapture implements Holder {
     return writable;
   }
 
-  end(args: unknown[]): void {
+  end(res: ServerResponse, args: unknown[]): void {
     if (this.#state === "sending") {
-      this.#below.end.apply(this.#res, args as never);
+      this.#below.end.apply(res, args as never);
       return;
     }
     const callback = callbackIn(args);
@@ -187,8 +187,7 @@ export class NodeCapture implements Holder {
     this.#startOverIfChanged();
   }
 
-  writeHead(args: unknown[]): void {
-    const res = this.#res;
+  writeHead(res: ServerResponse, args: unknown[]): void {
     if (this.#state !== "open" || this.#flowing) {
       // Node itself asks for the head when it sends the first bytes; anybody else comes too late.
       if (this.#state !== "complete" || this.#flowing) this.#writeHeadIfPossible(args);
@@ -215,13 +214,13 @@ export class NodeCapture implements Holder {
     this.#bytes = 0;
   }
 
-  flushHeaders(): void {
-    if (this.#state === "sending") this.#below.flushHeaders.call(this.#res);
+  flushHeaders(res: ServerResponse): void {
+    if (this.#state === "sending") this.#below.flushHeaders.call(res);
     if (this.#state !== "open") return;
     this.#begin();
     if (!this.#exchange.streaming || this.#clientGone || this.#brokenOff) return;
     this.#flow();
-    this.#below.flushHeaders.call(this.#res);
+    this.#below.flushHeaders.call(res);
   }
 
   /** Sends what a streaming handler writes. A client that has gone is no reason for the handler to stop. */
@@ -256,13 +255,13 @@ export class NodeCapture implements Holder {
     markEnded(this.#res, true);
   }
 
-  emit(event: string, args: unknown[]): boolean {
+  emit(res: ServerResponse, event: string, args: unknown[]): boolean {
     if (event === "close" && (this.#state === "open" || this.#state === "complete")) {
       this.#outliveTheClient();
       return false;
     }
     if (event === "socket") this.#shieldSocket();
-    return this.#below.emit.call(this.#res, event, ...args);
+    return this.#below.emit.call(res, event, ...args);
   }
 
   /** While the answer is not complete, a client that went away must not stop what the handler is piping into it. */
@@ -284,15 +283,15 @@ export class NodeCapture implements Holder {
   }
 
   /** The handler, or its framework on its behalf, gives up. */
-  destroy(error: Error | undefined): void {
+  destroy(res: ServerResponse, error: Error | undefined): void {
     if (this.#state === "sending" || this.#state === "spent") {
-      this.#below.destroy.call(this.#res, error);
+      this.#below.destroy.call(res, error);
       return;
     }
     if (this.#state === "complete") return;
     this.#complete();
     const cause = error ?? new Error("the response was destroyed before it was complete");
-    const breakOff = () => this.#release(() => this.#res.destroy(error));
+    const breakOff = () => this.#release(() => res.destroy(error));
     this.#exchange.fail(cause).then(breakOff, breakOff);
   }
 
@@ -320,6 +319,7 @@ export class NodeCapture implements Holder {
     this.#state = "spent";
     this.#chunks.length = 0;
     this.#text = undefined;
+    letGo(res, this);
   }
 
   #send(finish: Extract<Finish, { kind: "send" }>, callback: Callback | undefined): void {
@@ -362,10 +362,10 @@ export class NodeCapture implements Holder {
   }
 
   /** Once the answer is complete or its head is sent, error pages still set headers, and must not fail by it. */
-  setHeader(method: HeaderMethod, name: unknown, value: unknown): void {
+  setHeader(res: ServerResponse, method: HeaderMethod, name: unknown, value: unknown): void {
     if (this.#state === "complete") return;
     if (!this.leavesHeaders && this.isHeadSent) return;
-    (this.#below[method] as (name: unknown, value: unknown) => unknown).call(this.#res, name, value);
+    (this.#below[method] as (name: unknown, value: unknown) => unknown).call(res, name, value);
   }
 
   /** Does to the response what it did before us, unless its head is sent and it would throw. */
@@ -403,20 +403,9 @@ function replaceSocket(res: ServerResponse, socket: Socket): void {
   poke(res as { socket: Socket }, "socket", socket);
 }
 
-function callbackIn(args: unknown[]): Callback | undefined {
-  for (const arg of args) if (typeof arg === "function") return arg as Callback;
-  return undefined;
-}
-
 /** Says yes, and so does `write`: there is room for more. */
 function confirmed(callback: Callback | undefined): true {
   if (callback !== undefined) process.nextTick(callback);
-  return true;
-}
-
-/** True as well, so that what is piped here runs dry instead of waiting for a drain. */
-function ignored(callback: Callback | undefined, what: string): true {
-  if (callback !== undefined) process.nextTick(callback, new Error(`${what} after the answer was complete`));
   return true;
 }
 
