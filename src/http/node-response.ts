@@ -1,11 +1,11 @@
-import type { OutgoingHttpHeader, OutgoingHttpHeaders, ServerResponse } from "node:http";
+import { type OutgoingHttpHeader, type OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { notProcessedStatuses } from "../engine/execution.ts";
 import { type HttpAnswer, headersByName } from "./answer.ts";
 import { textIfAscii } from "./ascii.ts";
 import type { Exchange, Finish } from "./exchange.ts";
 import { lastingSocket } from "./lasting-socket.ts";
-import { assertHead, restoreHeaders, setHeaders } from "./node-head.ts";
+import { assertHead, restoreHeaders, setHeaders, wholeHead } from "./node-head.ts";
 import { type Below, type HeaderMethod, type Holder, hold, letGo } from "./node-hold.ts";
 import { FinishListeners } from "./on-finished.ts";
 import { peek, poke } from "./peek.ts";
@@ -70,6 +70,8 @@ export class NodeCapture implements Holder {
   #bytes = 0;
   /** The status with which the answer was begun. */
   #begunStatus: number | undefined;
+  /** What was given to `writeHead` and is not set yet: mostly the end follows, and it can be sent as it was given. */
+  #head: Record<string, string> | undefined;
   /** A streaming answer is on its way to the client. */
   #flowing = false;
   /** What flows was given up, and something else is being answered that can no longer be sent. */
@@ -95,7 +97,7 @@ export class NodeCapture implements Holder {
   }
 
   get leavesHeaders(): boolean {
-    return this.#state === "open" && !this.#flowing;
+    return this.#state === "open" && !this.#flowing && this.#head === undefined;
   }
 
   get finishListeners(): FinishListeners | undefined {
@@ -117,6 +119,7 @@ export class NodeCapture implements Holder {
     const callback = callbackIn(rest);
     if (this.#state !== "open") return ignored(callback, "write");
     const bytes = toBytes(chunk, rest[0]);
+    this.#setHead();
     this.#begin();
     const writable = this.#exchange.streaming ? this.#pass(bytes, callback) : confirmed(callback);
     this.#keep(bytes);
@@ -167,9 +170,13 @@ export class NodeCapture implements Holder {
     const status = peek(this.#res, "statusCode");
     // A middleware that limits the time, for instance. That it gave up says nothing about what the handler has done.
     if (freesTheKey(status) && this.#isOutsider()) return this.#exchange.interrupt(status);
-    return this.#bytes > this.#exchange.responseBytesMax
-      ? this.#exchange.finishOmitted(status, this.#bytes)
-      : this.#exchange.finishNode(this.#res, status, joined(this.#chunks));
+    if (this.#bytes > this.#exchange.responseBytesMax) {
+      return this.#exchange.finishOmitted(status, this.#bytes);
+    }
+    const body = joined(this.#chunks);
+    return this.#head === undefined
+      ? this.#exchange.finishNode(this.#res, status, body)
+      : this.#exchange.finish({ status, headers: Object.entries(this.#head), body });
   }
 
   /** Lets middleware that wraps `writeHead` have its say, as it has when Node writes the head by itself. */
@@ -197,10 +204,26 @@ export class NodeCapture implements Holder {
     const [reason, headers] = typeof rest[0] === "string" ? rest : [undefined, rest[1] ?? rest[0]];
     assertHead(status, (reason as string | undefined) ?? res.statusMessage);
     if (typeof reason === "string") res.statusMessage = reason;
-    setHeaders(res, headers as OutgoingHttpHeaders | OutgoingHttpHeader[] | undefined);
+    this.#setHead();
+    const given = headers as OutgoingHttpHeaders | OutgoingHttpHeader[] | undefined;
+    const isFirst = this.#begunStatus === undefined && this.#isDirectlyOnNode;
+    this.#head = isFirst ? wholeHead(res, given) : undefined;
+    if (this.#head === undefined) setHeaders(res, given);
     res.statusCode = status;
     this.#begunStatus ??= status;
     this.#startOverIfChanged();
+  }
+
+  /** Whether nobody else has a say in what is sent, neither a framework nor a middleware outside. */
+  get #isDirectlyOnNode(): boolean {
+    const { writeHead, end } = ServerResponse.prototype;
+    return this.#below.writeHead === writeHead && this.#below.end === end;
+  }
+
+  #setHead(): void {
+    const head = this.#head;
+    this.#head = undefined;
+    if (head !== undefined) setHeaders(this.#res, head);
   }
 
   /** What is given another status after it was begun is another answer: in all likelihood, an error page. */
@@ -217,6 +240,7 @@ export class NodeCapture implements Holder {
   flushHeaders(res: ServerResponse): void {
     if (this.#state === "sending") this.#below.flushHeaders.call(res);
     if (this.#state !== "open") return;
+    this.#setHead();
     this.#begin();
     if (!this.#exchange.streaming || this.#clientGone || this.#brokenOff) return;
     this.#flow();
@@ -325,14 +349,26 @@ export class NodeCapture implements Holder {
   #send(finish: Extract<Finish, { kind: "send" }>, callback: Callback | undefined): void {
     const res = this.#res;
     if (this.isHeadSent) return;
+    this.#sendHead(finish);
+    // A text goes out in one piece with the head, bytes do not.
+    const body = this.#text !== undefined && this.#chunks.length === 1 ? this.#text : joined(this.#chunks);
+    this.#below.end.call(res, body, "utf8", callback);
+  }
+
+  #sendHead(finish: Extract<Finish, { kind: "send" }>): void {
+    const res = this.#res;
+    const head = this.#head;
+    if (head !== undefined && Number(head["content-length"]) === this.#bytes) {
+      for (const [name, value] of finish.headers) head[name.toLowerCase()] = value;
+      this.#below.writeHead.call(res, res.statusCode, head);
+      return;
+    }
+    this.#setHead();
     const { setHeader } = this.#below;
     for (const [name, value] of finish.headers) setHeader.call(res, name, value);
     // A wrong one, such as that of an answer which an error page has replaced, would break the connection.
     const length = res.getHeader("content-length");
     if (length !== undefined && Number(length) !== this.#bytes) res.removeHeader("content-length");
-    // A text goes out in one piece with the head, bytes do not.
-    const body = this.#text !== undefined && this.#chunks.length === 1 ? this.#text : joined(this.#chunks);
-    this.#below.end.call(res, body, "utf8", callback);
   }
 
   /** The bytes have flowed; only the end of the answer waited for the store. */
@@ -350,6 +386,7 @@ export class NodeCapture implements Holder {
       return;
     }
     if (this.isHeadSent) return;
+    this.#head = undefined;
     restoreHeaders(res, this.#headersBefore);
     if (res.statusMessage !== "") res.statusMessage = "";
     writeNodeAnswer(res, answer);
@@ -364,6 +401,7 @@ export class NodeCapture implements Holder {
   /** Once the answer is complete or its head is sent, error pages still set headers, and must not fail by it. */
   setHeader(res: ServerResponse, method: HeaderMethod, name: unknown, value: unknown): void {
     if (this.#state === "complete") return;
+    if (this.#state === "open") this.#setHead();
     if (!this.leavesHeaders && this.isHeadSent) return;
     (this.#below[method] as (name: unknown, value: unknown) => unknown).call(res, name, value);
   }
