@@ -1,22 +1,17 @@
 import type { IncomingMessage } from "node:http";
-import { readNodeBody } from "../http/node-request.ts";
-import type { BodyReading } from "../http/request.ts";
-import { whenKnown } from "../http/when-known.ts";
+import { bytesPutBack } from "../http/node-request.ts";
 
 export { lightResponses } from "../http/light-response.ts";
+export { readNodeBody as readIncoming } from "../http/node-request.ts";
 
 /** What Hono's server for Node makes its request of. */
 export type Incoming = IncomingMessage & { rawBody?: Uint8Array };
 
 /** That server takes a body from `rawBody` if it is there, which saves making a second request with it. */
-export function readIncoming(incoming: Incoming, bytesMax: number): BodyReading | Promise<BodyReading> {
-  return whenKnown(readNodeBody(incoming, bytesMax), (reading) => {
-    if (reading.kind === "body" && reading.body.kind === "bytes" && reading.body.bytes.byteLength > 0) {
-      const { buffer, byteOffset, byteLength } = reading.body.bytes;
-      incoming.rawBody = Buffer.from(buffer, byteOffset, byteLength);
-    }
-    return reading;
-  });
+export function leaveRawBody(incoming: Incoming): void {
+  const bytes = bytesPutBack(incoming);
+  if (bytes === undefined || bytes.byteLength === 0) return;
+  incoming.rawBody = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
 /** Lets go of a body that nobody reads. The server would otherwise set three timers to do it after the answer. */

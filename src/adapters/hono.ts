@@ -38,12 +38,12 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Context>): M
     }
     body.putBack();
     if (arrival.kind === "pass") return next();
-    const handler = async () => {
+    const handler = () =>
       // Hono turns an error into a response, through the application's own `onError`, before this comes back.
-      await next();
-      body.discard();
-      return c.res;
-    };
+      next().then(() => {
+        body.discard();
+        return c.res;
+      });
     const outer = outerHeaders(c, responses);
     settle(c, await runFetchHandler(arrival.exchange, handler, { outer, responses }));
   };
@@ -122,6 +122,7 @@ class ReadableAgain {
 
   /** Making a request is not cheap, so it is left to those that get as far as the handler. */
   putBack(): void {
+    if (this.#isLeftAtIncoming && this.#incoming !== undefined) onNode?.leaveRawBody(this.#incoming);
     const { req } = this.#c;
     if (this.#bytes !== undefined && req.raw.bodyUsed) req.raw = new Request(req.raw, { body: this.#bytes });
   }

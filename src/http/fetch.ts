@@ -126,40 +126,38 @@ export function toResponse(answer: HttpAnswer, outer?: Headers, responses = stan
  */
 export function runFetchHandler(
   exchange: Exchange,
+  /** Rejects if it fails, and never throws. */
   handler: () => Promise<Response>,
   options: { readonly outer?: Headers | undefined; readonly responses?: Responses } = {},
 ): Promise<Response> {
   const { outer, responses = standardResponses } = options;
   const respond = (answer: HttpAnswer) => toResponse(answer, outer, responses);
+  const store = (response: Response) => {
+    const parts = exchange.streaming ? undefined : responses.partsOf(response);
+    return parts === undefined
+      ? flowingOrStored(response, exchange, respond)
+      : storedParts(parts, exchange, responses, respond);
+  };
   return new Promise((resolve, reject) => {
+    const fail = (error: unknown) =>
+      exchange
+        .fail(error)
+        .then(({ answer, binding }) => (binding ? resolve(respond(answer)) : reject(error)))
+        .catch(reject);
     exchange.onAnswered((answer) => resolve(respond(answer)));
-    handled(exchange, handler, responses, respond).then(resolve, reject);
+    exchange.run(handler).then(store).then(resolve, fail);
   });
 }
 
 type Respond = (answer: HttpAnswer) => Response;
 
-async function handled(
-  exchange: Exchange,
-  handler: () => Promise<Response>,
-  responses: Responses,
-  respond: Respond,
-): Promise<Response> {
-  try {
-    const response = await exchange.run(handler);
-    const parts = exchange.streaming ? undefined : responses.partsOf(response);
-    if (parts !== undefined) return await storedParts(parts, exchange, responses, respond);
-    // `Response.error()` can neither be sent nor be replayed.
-    if (response.status < 200)
-      throw new RangeError(`the handler returned a response of status ${response.status}`);
-    return exchange.streaming && response.body !== null
-      ? flowing(response, response.body as ReadableStream<Uint8Array>, exchange)
-      : await stored(response, exchange, respond);
-  } catch (error) {
-    const { answer, binding } = await exchange.fail(error);
-    if (binding) return respond(answer);
-    throw error;
-  }
+async function flowingOrStored(response: Response, exchange: Exchange, respond: Respond): Promise<Response> {
+  // `Response.error()` can neither be sent nor be replayed.
+  if (response.status < 200)
+    throw new RangeError(`the handler returned a response of status ${response.status}`);
+  return exchange.streaming && response.body !== null
+    ? flowing(response, response.body as ReadableStream<Uint8Array>, exchange)
+    : stored(response, exchange, respond);
 }
 
 /** Stores what can be seen of a response without reading it. */

@@ -64,12 +64,12 @@ type Buffered = IncomingMessage & { [bufferedBody]?: Extract<RequestBody, { kind
 
 /** Reads the whole body and puts it back, so that whoever comes next can read it as if nobody had. */
 export function readNodeBody(req: IncomingMessage, bytesMax: number): BodyReading | Promise<BodyReading> {
-  const known = knownBody(req, req, bytesMax);
-  if (known !== undefined) return known;
-  return readAndPutBack(req, req, bytesMax).then((reading) => {
-    if ((req as Buffered)[bufferedBody] !== undefined) outliveTheClient(req);
-    return reading;
-  });
+  return knownBody(req, req, bytesMax) ?? readAndPutBack(req, req, bytesMax, outliveTheClient);
+}
+
+/** What was read here and put back; undefined if nothing was. */
+export function bytesPutBack(req: IncomingMessage): Uint8Array | undefined {
+  return peek(req as Buffered, bufferedBody)?.bytes;
 }
 
 /** Buffers a body that a framework is about to read from `source`, and remembers it for the gate. */
@@ -101,7 +101,12 @@ function knownBody(req: IncomingMessage, source: Readable, bytesMax: number): Bo
   return undefined;
 }
 
-function readAndPutBack(req: IncomingMessage, source: Readable, bytesMax: number): Promise<BodyReading> {
+function readAndPutBack(
+  req: IncomingMessage,
+  source: Readable,
+  bytesMax: number,
+  afterwards?: (req: IncomingMessage) => void,
+): Promise<BodyReading> {
   // A small body came with the head and is complete as soon as the parser, which is calling us, goes on.
   return nextTurn.then(() => {
     if (source.readableDidRead) return bodyReadByOthers(req);
@@ -114,6 +119,7 @@ function readAndPutBack(req: IncomingMessage, source: Readable, bytesMax: number
       // What comes from another stream than the request's own was decoded on the way.
       const body = { kind: "bytes", bytes, isDecoded: source !== (req as Readable) } as const;
       (req as Buffered)[bufferedBody] = body;
+      afterwards?.(req);
       return { kind: "body", body };
     });
   });
