@@ -1,10 +1,17 @@
-import type { IncomingMessage } from "node:http";
 import type { Context, Handler, MiddlewareHandler } from "hono";
-import { fetchRequest, readFetchBody, runFetchHandler, toResponse } from "../http/fetch.ts";
+import {
+  fetchRequest,
+  type Responses,
+  readFetchBody,
+  runFetchHandler,
+  standardResponses,
+  toResponse,
+} from "../http/fetch.ts";
 import { Gate, type RoutePolicy } from "../http/gate.ts";
 import type { BodyReading } from "../http/request.ts";
 import { answerStatus } from "../http/status.ts";
 import type { Latchkey } from "../latchkey.ts";
+import type { Incoming } from "./hono-node.ts";
 
 /**
  * Middleware for Hono, for one route or for all of them.
@@ -18,19 +25,27 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Context>): M
   const gate = new Gate(latchkey, policy);
   return async (c, next) => {
     if (!gate.protects(c.req.method)) return next();
-    const body = new ReadableAgain(c);
+    const incoming = incomingOf(c);
+    if (incoming !== undefined) onNode ??= await import("./hono-node.ts");
+    const responses = incoming === undefined ? standardResponses : lightResponses();
+    const body = new ReadableAgain(c, incoming);
     const arrival = await gate.arrive(
       fetchRequest(c.req.raw, { native: c, body: (bytesMax) => body.read(bytesMax) }),
     );
-    if (arrival.kind === "answer") return settle(c, toResponse(arrival.answer, outerHeaders(c)));
+    if (arrival.kind === "answer") {
+      body.discard();
+      return settle(c, toResponse(arrival.answer, outerHeaders(c, responses), responses));
+    }
     body.putBack();
     if (arrival.kind === "pass") return next();
-    const handler = async () => {
+    const handler = () =>
       // Hono turns an error into a response, through the application's own `onError`, before this comes back.
-      await next();
-      return c.res;
-    };
-    settle(c, await runFetchHandler(arrival.exchange, handler, outerHeaders(c)));
+      next().then(() => {
+        body.discard();
+        return c.res;
+      });
+    const outer = outerHeaders(c, responses);
+    settle(c, await runFetchHandler(arrival.exchange, handler, { outer, responses }));
   };
 }
 
@@ -41,7 +56,8 @@ export function statusResource(
 ): Handler {
   return async (c) => {
     const request = fetchRequest(c.req.raw, { native: c, body: async () => ({ kind: "tooLarge" }) });
-    return toResponse(await answerStatus(latchkey, request, options.tenant), outerHeaders(c));
+    const answer = await answerStatus(latchkey, request, options.tenant);
+    return toResponse(answer, outerHeaders(c, standardResponses));
   };
 }
 
@@ -52,48 +68,50 @@ function settle(c: Context, response: Response): void {
 }
 
 /** What outer middleware has set so far. Hono adds it to what a handler makes, and to nothing else. */
-function outerHeaders(c: Context): Headers {
-  return c.newResponse(null).headers;
+function outerHeaders(c: Context, responses: Responses): Headers | undefined {
+  return responses.headersOf(c.newResponse(null));
 }
 
-type Incoming = IncomingMessage & { rawBody?: Uint8Array };
-
-/** What Hono's server for Node makes its request of, if nobody has touched the body. */
-function unreadIncoming(c: Context): Incoming | undefined {
+/** What Hono's server for Node makes its request of; undefined elsewhere. */
+function incomingOf(c: Context): Incoming | undefined {
   const { incoming } = (c.env ?? {}) as { incoming?: Incoming };
-  if (incoming?.httpVersionMajor !== 1 || typeof incoming.unshift !== "function") return undefined;
-  return incoming.readableDidRead || "rawBody" in incoming ? undefined : incoming;
+  return incoming?.httpVersionMajor === 1 && typeof incoming.unshift === "function" ? incoming : undefined;
 }
 
 /** Loaded when the first request comes that needs it: Hono also runs where there is no Node. */
-let nodeRequests: typeof import("../http/node-request.ts") | undefined;
+let onNode: typeof import("./hono-node.ts") | undefined;
 
-/** That server takes a body from here if it is there, which saves making a second request with the body of the first. */
-async function readIncoming(incoming: Incoming, bytesMax: number): Promise<BodyReading> {
-  nodeRequests ??= await import("../http/node-request.ts");
-  const reading = await nodeRequests.readNodeBody(incoming, bytesMax);
-  if (reading.kind === "body" && reading.body.kind === "bytes" && reading.body.bytes.byteLength > 0) {
-    const { buffer, byteOffset, byteLength } = reading.body.bytes;
-    incoming.rawBody = Buffer.from(buffer, byteOffset, byteLength);
-  }
-  return reading;
+function lightResponses(): Responses {
+  return onNode?.lightResponses ?? standardResponses;
 }
 
 /** Reads the body, and puts it back for handlers that read through `c.req` and for those that take `c.req.raw`. */
 class ReadableAgain {
   readonly #c: Context;
+  readonly #incoming: Incoming | undefined;
+  #isLeftAtIncoming = false;
   #bytes: Uint8Array | undefined;
 
-  constructor(c: Context) {
+  constructor(c: Context, incoming: Incoming | undefined) {
     this.#c = c;
+    this.#incoming = incoming;
   }
 
-  async read(bytesMax: number): Promise<BodyReading> {
+  read(bytesMax: number): BodyReading | Promise<BodyReading> {
     const { req } = this.#c;
+    const incoming = this.#incoming;
     // What was read through `c.req` before is remembered there, whatever became of the request itself.
     const isRemembered = Object.keys(req.bodyCache).length > 0;
-    const incoming = isRemembered || req.raw.bodyUsed ? undefined : unreadIncoming(this.#c);
-    if (incoming !== undefined) return readIncoming(incoming, bytesMax);
+    if (isRemembered || incoming === undefined || onNode === undefined)
+      return this.#read(bytesMax, isRemembered);
+    if (req.raw.bodyUsed || incoming.readableDidRead || "rawBody" in incoming)
+      return this.#read(bytesMax, false);
+    this.#isLeftAtIncoming = true;
+    return onNode.readIncoming(incoming, bytesMax);
+  }
+
+  async #read(bytesMax: number, isRemembered: boolean): Promise<BodyReading> {
+    const { req } = this.#c;
     const bytes = isRemembered
       ? new Uint8Array(await req.arrayBuffer())
       : await readFetchBody(req.raw, bytesMax);
@@ -104,7 +122,13 @@ class ReadableAgain {
 
   /** Making a request is not cheap, so it is left to those that get as far as the handler. */
   putBack(): void {
+    if (this.#isLeftAtIncoming && this.#incoming !== undefined) onNode?.leaveRawBody(this.#incoming);
     const { req } = this.#c;
     if (this.#bytes !== undefined && req.raw.bodyUsed) req.raw = new Request(req.raw, { body: this.#bytes });
+  }
+
+  /** Nobody is going to read it any more. */
+  discard(): void {
+    if (this.#isLeftAtIncoming && this.#incoming !== undefined) onNode?.discardUnread(this.#incoming);
   }
 }

@@ -9,14 +9,16 @@ export function fetchRequest(
   request: Request,
   options: { readonly native: unknown; readonly body: HttpRequest["body"] },
 ): HttpRequest {
-  const { path, query } = splitTarget(request.url.replace(/#.*/s, ""));
-  const key = request.headers.get("idempotency-key");
+  const { url, headers } = request;
+  const fragment = url.indexOf("#");
+  const { path, query } = splitTarget(fragment === -1 ? url : url.slice(0, fragment));
+  const key = headers.get("idempotency-key");
   return {
     method: request.method,
     path,
     query,
     native: options.native,
-    header: (name) => request.headers.get(name) ?? undefined,
+    header: (name) => headers.get(name) ?? undefined,
     keyFields: key === null ? [] : [key],
     body: options.body,
   };
@@ -66,12 +68,56 @@ async function discardRest(reader: ReadableStreamDefaultReader<Uint8Array>): Pro
   }
 }
 
+/** What a response says, where that can be seen without reading it. Names are in lower case. */
+export interface ResponseParts {
+  readonly status: number;
+  readonly headers: readonly HeaderPair[];
+  readonly body: string | Uint8Array | null;
+}
+
+/** What is `over` takes the place of what is `under` it. */
+interface Layers {
+  readonly under: Headers | readonly HeaderPair[] | undefined;
+  readonly over: readonly HeaderPair[];
+}
+
+/** How a platform's responses are taken apart and made. */
+export interface Responses {
+  /** Undefined where only reading it can tell. */
+  partsOf(response: Response): ResponseParts | undefined;
+  make(said: Pick<ResponseParts, "status" | "body">, headers: Layers): Response;
+  /** A copy of the headers of a response; undefined where it can be seen that there are none. */
+  headersOf(response: Response): Headers | undefined;
+}
+
+/** A response as every platform of the Fetch standard has it. */
+export function standardResponse(
+  said: {
+    readonly status: number;
+    readonly statusText?: string;
+    readonly body: ResponseParts["body"] | ReadableStream<Uint8Array>;
+  },
+  { under, over }: Layers,
+): Response {
+  const { body, ...rest } = said;
+  const headers = new Headers(under as [string, string][] | undefined);
+  for (const [name, value] of over) headers.set(name, value);
+  return new Response(body, { ...rest, headers });
+}
+
+export const standardResponses: Responses = {
+  partsOf: () => undefined,
+  make: standardResponse,
+  headersOf: (response) => new Headers(response.headers),
+};
+
 /** Sends an answer that Latchkey gives itself, over the headers that outer middleware has set. */
-export function toResponse(answer: HttpAnswer, outer?: Headers): Response {
+export function toResponse(answer: HttpAnswer, outer?: Headers, responses = standardResponses): Response {
   const { status, body } = answer;
-  const headers = new Headers(outer);
-  for (const [name, value] of headersByName(answer.headers)) headers.set(name, [value].flat().join(", "));
-  return new Response(mayHaveBody(status) ? body : null, { status, headers });
+  return responses.make(
+    { status, body: mayHaveBody(status) ? body : null },
+    { under: outer, over: joined(answer.headers) },
+  );
 }
 
 /**
@@ -80,44 +126,71 @@ export function toResponse(answer: HttpAnswer, outer?: Headers): Response {
  */
 export function runFetchHandler(
   exchange: Exchange,
+  /** Rejects if it fails, and never throws. */
   handler: () => Promise<Response>,
-  outer?: Headers,
+  options: { readonly outer?: Headers | undefined; readonly responses?: Responses } = {},
 ): Promise<Response> {
-  const respond = (answer: HttpAnswer) => toResponse(answer, outer);
-  const answered = new Promise<Response>((resolve) =>
-    exchange.onAnswered((answer) => resolve(respond(answer))),
-  );
-  return Promise.race([handled(exchange, handler, respond), answered]);
+  const { outer, responses = standardResponses } = options;
+  const respond = (answer: HttpAnswer) => toResponse(answer, outer, responses);
+  const store = (response: Response) => {
+    const parts = exchange.streaming ? undefined : responses.partsOf(response);
+    return parts === undefined
+      ? flowingOrStored(response, exchange, respond)
+      : storedParts(parts, exchange, responses, respond);
+  };
+  return new Promise((resolve, reject) => {
+    const fail = (error: unknown) =>
+      exchange
+        .fail(error)
+        .then(({ answer, binding }) => (binding ? resolve(respond(answer)) : reject(error)))
+        .catch(reject);
+    exchange.onAnswered((answer) => resolve(respond(answer)));
+    exchange.run(handler).then(store).then(resolve, fail);
+  });
 }
 
 type Respond = (answer: HttpAnswer) => Response;
 
-async function handled(
-  exchange: Exchange,
-  handler: () => Promise<Response>,
-  respond: Respond,
-): Promise<Response> {
-  try {
-    const response = await exchange.run(handler);
-    // `Response.error()` can neither be sent nor be replayed.
-    if (response.status < 200)
-      throw new RangeError(`the handler returned a response of status ${response.status}`);
-    return exchange.streaming && response.body !== null
-      ? flowing(response, response.body as ReadableStream<Uint8Array>, exchange)
-      : await stored(response, exchange, respond);
-  } catch (error) {
-    const { answer, binding } = await exchange.fail(error);
-    if (binding) return respond(answer);
-    throw error;
-  }
+async function flowingOrStored(response: Response, exchange: Exchange, respond: Respond): Promise<Response> {
+  // `Response.error()` can neither be sent nor be replayed.
+  if (response.status < 200)
+    throw new RangeError(`the handler returned a response of status ${response.status}`);
+  return exchange.streaming && response.body !== null
+    ? flowing(response, response.body as ReadableStream<Uint8Array>, exchange)
+    : stored(response, exchange, respond);
 }
 
+/** Stores what can be seen of a response without reading it. */
+function storedParts(
+  parts: ResponseParts,
+  exchange: Exchange,
+  responses: Responses,
+  respond: Respond,
+): Promise<Response> {
+  const { status, headers } = parts;
+  // Whoever made the bytes may use their memory again, so they are copied.
+  const bytes = parts.body === null ? noBytes : Buffer.from(parts.body as string);
+  const body = parts.body instanceof Uint8Array ? bytes : parts.body;
+  return exchange
+    .finish({ status, headers, body: bytes })
+    .then((finish) =>
+      finish.kind === "replace"
+        ? respond(finish.answer)
+        : responses.make({ status, body }, { under: headers, over: finish.headers }),
+    );
+}
+
+const noBytes = new Uint8Array();
+
 async function stored(response: Response, exchange: Exchange, respond: Respond): Promise<Response> {
-  const { status } = response;
+  const { status, statusText } = response;
   const body = new Uint8Array(await response.arrayBuffer());
-  const finish = await exchange.finish({ status, headers: headerPairs(response.headers), body });
+  const finish = await exchange.finish({ status, headers: [...response.headers], body });
   if (finish.kind === "replace") return respond(finish.answer);
-  return withHeaders(response, mayHaveBody(status) ? body : null, finish.headers);
+  return standardResponse(
+    { status, statusText, body: mayHaveBody(status) ? body : null },
+    { under: response.headers, over: finish.headers },
+  );
 }
 
 /**
@@ -151,7 +224,7 @@ function flowing(response: Response, body: ReadableStream<Uint8Array>, exchange:
         ? await exchange.finishOmitted(status, bytes)
         : await exchange.finish({
             status,
-            headers: headerPairs(response.headers),
+            headers: [...response.headers],
             body: Buffer.concat(chunks),
           });
     if (!listening) return;
@@ -172,25 +245,20 @@ function flowing(response: Response, body: ReadableStream<Uint8Array>, exchange:
       wake();
     },
   });
-  return withHeaders(response, copy, exchange.streamHeaders);
-}
-
-function withHeaders(
-  response: Response,
-  body: ReadableStream<Uint8Array> | Uint8Array | null,
-  extra: readonly HeaderPair[],
-): Response {
-  const headers = new Headers(response.headers);
-  for (const [name, value] of extra) headers.set(name, value);
-  return new Response(body, { status: response.status, statusText: response.statusText, headers });
+  const { statusText, headers } = response;
+  return standardResponse(
+    { status, statusText, body: copy },
+    { under: headers, over: exchange.streamHeaders },
+  );
 }
 
 /** `Headers` joins repeated fields, except cookies, which are never stored. A comma-joined list means the same. */
-function headerPairs(headers: Headers): HeaderPair[] {
-  return [...headers.entries()];
+function joined(headers: readonly HeaderPair[]): readonly HeaderPair[] {
+  const byName = headersByName(headers);
+  return byName === headers ? headers : byName.map(([name, value]) => [name, [value].flat().join(", ")]);
 }
 
 /** The Fetch standard forbids even an empty body with these. */
-function mayHaveBody(status: number): boolean {
+export function mayHaveBody(status: number): boolean {
   return status !== 204 && status !== 205 && status !== 304;
 }

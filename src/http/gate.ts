@@ -30,6 +30,7 @@ import {
 } from "./request.ts";
 import { statusLocation } from "./status.ts";
 import { claimHeader, isAsSent, storedRequest } from "./stored-request.ts";
+import { whenKnown } from "./when-known.ts";
 
 /** What a route may say on top of the defaults of `createLatchkey`. */
 export interface RoutePolicy<Native> extends PolicyInput {
@@ -339,14 +340,6 @@ export class Gate<Native> {
 interface Sent {
   readonly key: string;
   readonly isClaim: boolean;
-}
-
-function whenKnown<T, Next>(value: T | PromiseLike<T>, next: (value: T) => Next | Promise<Next>) {
-  return isPromiseLike(value) ? Promise.resolve(value).then(next) : next(value);
-}
-
-function isPromiseLike<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
-  return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 }
 
 type ProblemArguments = [

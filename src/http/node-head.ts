@@ -1,4 +1,10 @@
-import type { OutgoingHttpHeader, OutgoingHttpHeaders, ServerResponse } from "node:http";
+import {
+  type OutgoingHttpHeader,
+  type OutgoingHttpHeaders,
+  type ServerResponse,
+  validateHeaderName,
+  validateHeaderValue,
+} from "node:http";
 
 /** Gives a response the headers that it had before, and no others. */
 export function restoreHeaders(res: ServerResponse, headers: OutgoingHttpHeaders): void {
@@ -28,6 +34,31 @@ export function setHeaders(
     byName.set(name, before === undefined ? value : [before, value].flat().map(String));
   }
   for (const [name, value] of byName) res.setHeader(name, value);
+}
+
+/**
+ * A copy of the headers that were given to `writeHead`, if they are all that the response has, with its length, and in
+ * the spelling in which they are stored. Such a head can be sent as it was given, without setting each of its headers
+ * and reading it back. Fails where Node would.
+ */
+export function wholeHead(
+  res: ServerResponse,
+  headers: OutgoingHttpHeaders | OutgoingHttpHeader[] | undefined,
+): Record<string, string> | undefined {
+  if (headers === undefined || Array.isArray(headers) || res.getHeaderNames().length > 0) return undefined;
+  const head: Record<string, string> = {};
+  for (const name of Object.keys(headers)) {
+    const value = headers[name];
+    if (name !== name.toLowerCase() || (typeof value !== "string" && typeof value !== "number"))
+      return undefined;
+    head[name] = String(value);
+  }
+  if (head["content-length"] === undefined) return undefined;
+  for (const name of Object.keys(head)) {
+    validateHeaderName(name);
+    validateHeaderValue(name, head[name] as string);
+  }
+  return head;
 }
 
 /** Fails where Node would, when the handler can still be told, and not when the answer is already stored. */

@@ -1,7 +1,8 @@
 import { ServerResponse } from "node:http";
 import { finishListenersName } from "./on-finished.ts";
+import { SpentHolder } from "./spent-holder.ts";
 
-/** What a captured response does in place of its own methods. */
+/** What a captured response does in place of its own methods. Each is told which response it is about. */
 export interface Holder {
   /** Whether the response may have its headers changed as if nobody held it. */
   readonly leavesHeaders: boolean;
@@ -9,13 +10,13 @@ export interface Holder {
   wrappedBelow: ReadonlySet<string> | undefined;
   /** Whom `on-finished` would call; see there. Undefined when that is no longer our concern. */
   readonly finishListeners: object | undefined;
-  write(chunk: string | Uint8Array, ...rest: unknown[]): boolean;
-  end(args: unknown[]): void;
-  writeHead(args: unknown[]): void;
-  flushHeaders(): void;
-  emit(event: string, args: unknown[]): boolean;
-  destroy(error: Error | undefined): void;
-  setHeader(method: HeaderMethod, name: unknown, value: unknown): void;
+  write(res: ServerResponse, chunk: string | Uint8Array, rest: unknown[]): boolean;
+  end(res: ServerResponse, args: unknown[]): void;
+  writeHead(res: ServerResponse, args: unknown[]): void;
+  flushHeaders(res: ServerResponse): void;
+  emit(res: ServerResponse, event: string, args: unknown[]): boolean;
+  destroy(res: ServerResponse, error: Error | undefined): void;
+  setHeader(res: ServerResponse, method: HeaderMethod, name: unknown, value: unknown): void;
 }
 
 /** Where a response keeps its holder, so that its methods need no closure of their own for every request. */
@@ -51,7 +52,7 @@ export function hold(res: ServerResponse, holder: Holder): Below {
     holdItself(res, holder);
     return below;
   }
-  let below = framework;
+  let { below } = framework;
   holders.set(res, holder);
   const wrapped = heldNames.filter((name) => Object.hasOwn(res, name));
   if (wrapped.length === 0) return below;
@@ -63,6 +64,17 @@ export function hold(res: ServerResponse, holder: Holder): Below {
   }
   holder.wrappedBelow = new Set(wrapped);
   return below;
+}
+
+/**
+ * The answer is sent, and from now on its holder would only ignore what is done to the response. A framework's responses
+ * get one holder for all of them: a value of a weak map is kept alive by the garbage collector until it has looked at the
+ * whole heap, and with it, here, everything that belongs to the request.
+ */
+export function letGo(res: ServerResponse, holder: Holder): void {
+  const framework = frameworkOf(Object.getPrototypeOf(res));
+  // What an outer middleware still sends goes through the holder, which lets it pass.
+  if (framework !== undefined && holder.wrappedBelow === undefined) holders.set(res, framework.spent);
 }
 
 /** One by one: the engine remembers the shape that each of these leads to, and does not for `Object.assign`. */
@@ -80,16 +92,23 @@ function holdItself(res: ServerResponse, holder: Holder): void {
   res.removeHeader = methods.removeHeader;
 }
 
-/** The methods that a framework's responses had before theirs were extended, by each prototype that was met. */
-const frameworks = new WeakMap<object, Below | undefined>();
+interface FrameworkResponses {
+  /** What they did before they were extended. */
+  readonly below: Below;
+  /** Holds all of those that are sent. */
+  readonly spent: Holder;
+}
 
-function frameworkOf(prototype: object): Below | undefined {
+/** By each prototype that was met. */
+const frameworks = new WeakMap<object, FrameworkResponses | undefined>();
+
+function frameworkOf(prototype: object): FrameworkResponses | undefined {
   if (prototype === ServerResponse.prototype) return undefined;
   if (!frameworks.has(prototype)) frameworks.set(prototype, extendFramework(prototype));
   return frameworks.get(prototype);
 }
 
-function extendFramework(prototype: object): Below | undefined {
+function extendFramework(prototype: object): FrameworkResponses | undefined {
   let own: object | null = prototype;
   while (own !== null && Object.getPrototypeOf(own) !== ServerResponse.prototype)
     own = Object.getPrototypeOf(own);
@@ -132,8 +151,9 @@ function extendFramework(prototype: object): Below | undefined {
       });
     },
   });
-  frameworks.set(own, below);
-  return below;
+  const responses = { below, spent: new SpentHolder(below) };
+  frameworks.set(own, responses);
+  return responses;
 }
 
 function methodsOf(res: ServerResponse): Below {
@@ -145,36 +165,36 @@ function methodsOf(res: ServerResponse): Below {
 function heldMethods(holderOf: (res: ServerResponse) => Holder) {
   return {
     write(this: ServerResponse, chunk: string | Uint8Array, ...rest: unknown[]) {
-      return holderOf(this).write(chunk, ...rest);
+      return holderOf(this).write(this, chunk, rest);
     },
     end(this: ServerResponse, ...args: unknown[]) {
-      holderOf(this).end(args);
+      holderOf(this).end(this, args);
       return this;
     },
     writeHead(this: ServerResponse, ...args: unknown[]) {
-      holderOf(this).writeHead(args);
+      holderOf(this).writeHead(this, args);
       return this;
     },
     flushHeaders(this: ServerResponse) {
-      holderOf(this).flushHeaders();
+      holderOf(this).flushHeaders(this);
     },
     emit(this: ServerResponse, event: string, ...args: unknown[]) {
-      return holderOf(this).emit(event, args);
+      return holderOf(this).emit(this, event, args);
     },
     destroy(this: ServerResponse, error?: Error) {
-      holderOf(this).destroy(error);
+      holderOf(this).destroy(this, error);
       return this;
     },
     setHeader(this: ServerResponse, name: unknown, value: unknown) {
-      holderOf(this).setHeader("setHeader", name, value);
+      holderOf(this).setHeader(this, "setHeader", name, value);
       return this;
     },
     appendHeader(this: ServerResponse, name: unknown, value: unknown) {
-      holderOf(this).setHeader("appendHeader", name, value);
+      holderOf(this).setHeader(this, "appendHeader", name, value);
       return this;
     },
     removeHeader(this: ServerResponse, name: unknown) {
-      holderOf(this).setHeader("removeHeader", name, undefined);
+      holderOf(this).setHeader(this, "removeHeader", name, undefined);
     },
   };
 }

@@ -6,6 +6,7 @@ import { lastingSocket } from "./lasting-socket.ts";
 import { tapOf } from "./node-body-tap.ts";
 import { peek } from "./peek.ts";
 import { type BodyReading, type HttpRequest, RequestAbortedError, splitTarget } from "./request.ts";
+import { whenKnown } from "./when-known.ts";
 
 /** A Node request as the gate wants it. `native` is what the framework calls its request. */
 export function nodeRequest(req: IncomingMessage, native: unknown): HttpRequest {
@@ -63,12 +64,12 @@ type Buffered = IncomingMessage & { [bufferedBody]?: Extract<RequestBody, { kind
 
 /** Reads the whole body and puts it back, so that whoever comes next can read it as if nobody had. */
 export function readNodeBody(req: IncomingMessage, bytesMax: number): BodyReading | Promise<BodyReading> {
-  const known = knownBody(req, req, bytesMax);
-  if (known !== undefined) return known;
-  return readAndPutBack(req, req, bytesMax).then((reading) => {
-    if ((req as Buffered)[bufferedBody] !== undefined) outliveTheClient(req);
-    return reading;
-  });
+  return knownBody(req, req, bytesMax) ?? readAndPutBack(req, req, bytesMax, outliveTheClient);
+}
+
+/** What was read here and put back; undefined if nothing was. */
+export function bytesPutBack(req: IncomingMessage): Uint8Array | undefined {
+  return peek(req as Buffered, bufferedBody)?.bytes;
 }
 
 /** Buffers a body that a framework is about to read from `source`, and remembers it for the gate. */
@@ -100,25 +101,31 @@ function knownBody(req: IncomingMessage, source: Readable, bytesMax: number): Bo
   return undefined;
 }
 
-async function readAndPutBack(
+function readAndPutBack(
   req: IncomingMessage,
   source: Readable,
   bytesMax: number,
+  afterwards?: (req: IncomingMessage) => void,
 ): Promise<BodyReading> {
   // A small body came with the head and is complete as soon as the parser, which is calling us, goes on.
-  await undefined;
-  if (source.readableDidRead) return bodyReadByOthers(req);
-  if (source.readableEnded) return bytesOf(noBytes);
-  const bytes = await drainAndPutBack(source, bytesMax);
-  if (bytes === undefined) {
-    source.resume();
-    return tooLarge;
-  }
-  // What comes from another stream than the request's own was decoded on the way.
-  const body = { kind: "bytes", bytes, isDecoded: source !== (req as Readable) } as const;
-  (req as Buffered)[bufferedBody] = body;
-  return { kind: "body", body };
+  return nextTurn.then(() => {
+    if (source.readableDidRead) return bodyReadByOthers(req);
+    if (source.readableEnded) return bytesOf(noBytes);
+    return whenKnown(drainAndPutBack(source, bytesMax), (bytes) => {
+      if (bytes === undefined) {
+        source.resume();
+        return tooLarge;
+      }
+      // What comes from another stream than the request's own was decoded on the way.
+      const body = { kind: "bytes", bytes, isDecoded: source !== (req as Readable) } as const;
+      (req as Buffered)[bufferedBody] = body;
+      afterwards?.(req);
+      return { kind: "body", body };
+    });
+  });
 }
+
+const nextTurn = Promise.resolve();
 
 /** Somebody else is reading the body, or has read it. A tap keeps what they read; else what they left is all there is. */
 async function bodyReadByOthers(req: IncomingMessage): Promise<BodyReading> {
@@ -171,16 +178,32 @@ function bodyLeftByParser(req: IncomingMessage): RequestBody {
  * emitted only once the buffer is empty, and `unshift` refills it in the same turn in which the last chunk was taken.
  * Answers undefined when there are more than `bytesMax`.
  */
-async function drainAndPutBack(stream: Readable, bytesMax: number): Promise<Uint8Array | undefined> {
+function drainAndPutBack(
+  stream: Readable,
+  bytesMax: number,
+): Uint8Array | undefined | Promise<Uint8Array | undefined> {
   const chunks: Buffer[] = [];
-  let length = take(stream, chunks);
-  while (!hasEnded(stream) && length <= bytesMax) {
+  const length = take(stream, chunks);
+  if (length > bytesMax) return undefined;
+  return hasEnded(stream) ? putBack(stream, chunks) : drainRest(stream, bytesMax - length, chunks);
+}
+
+async function drainRest(
+  stream: Readable,
+  bytesMax: number,
+  chunks: Buffer[],
+): Promise<Uint8Array | undefined> {
+  for (let length = 0; !hasEnded(stream); ) {
     await moreToRead(stream);
     length += take(stream, chunks);
+    if (length > bytesMax) return undefined;
   }
-  if (length > bytesMax) return undefined;
+  return putBack(stream, chunks);
+}
+
+function putBack(stream: Readable, chunks: readonly Buffer[]): Uint8Array {
   const bytes = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
-  if (length > 0) stream.unshift(bytes);
+  if (bytes.byteLength > 0) stream.unshift(bytes);
   return bytes;
 }
 
@@ -235,16 +258,27 @@ function hasEnded(stream: Readable): boolean {
  * parsers do not even try; a handler that has begun would then work with half a request.
  */
 function outliveTheClient(req: IncomingMessage): void {
-  // One of HTTP/2 has no connection of its own, and keeps what it has read.
-  if (!Object.hasOwn(req, "socket")) return;
-  // Those of HTTP/2 are fed by a stream that nobody destroys early.
-  if (!(req instanceof IncomingMessage)) return;
+  // One of HTTP/2 has no connection of its own, and keeps what it has read: it is fed by a stream that nobody destroys
+  // early.
+  if (!(req instanceof IncomingMessage) || !Object.hasOwn(req, "socket")) return;
   const { destroy, socket } = req;
+  (req as Outliving)[mortal] = { destroy, socket };
   req.socket = lastingSocket(socket);
-  req.destroy = (error) =>
-    (error as { code?: string } | undefined)?.code === "ECONNRESET" ? req : destroy.call(req, error);
-  req.once("end", () => {
-    req.socket = socket;
-    req.destroy = destroy;
-  });
+  req.destroy = destroyUnlessClientGone;
+  req.on("end", beMortal);
+}
+
+/** What a request does once nobody needs its body any more. Kept there, so that no request needs functions of its own. */
+const mortal = Symbol("latchkey.mortal");
+type Outliving = IncomingMessage & { [mortal]: Pick<IncomingMessage, "destroy" | "socket"> };
+
+function destroyUnlessClientGone(this: IncomingMessage, error?: Error): IncomingMessage {
+  if ((error as { code?: string } | undefined)?.code === "ECONNRESET") return this;
+  return (this as Outliving)[mortal].destroy.call(this, error);
+}
+
+function beMortal(this: IncomingMessage): void {
+  const { destroy, socket } = (this as Outliving)[mortal];
+  this.socket = socket;
+  this.destroy = destroy;
 }

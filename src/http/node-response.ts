@@ -1,14 +1,15 @@
-import { isAscii } from "node:buffer";
-import type { OutgoingHttpHeader, OutgoingHttpHeaders, ServerResponse } from "node:http";
+import { type OutgoingHttpHeader, type OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { notProcessedStatuses } from "../engine/execution.ts";
 import { type HttpAnswer, headersByName } from "./answer.ts";
+import { textIfAscii } from "./ascii.ts";
 import type { Exchange, Finish } from "./exchange.ts";
 import { lastingSocket } from "./lasting-socket.ts";
-import { assertHead, restoreHeaders, setHeaders } from "./node-head.ts";
-import { type Below, type HeaderMethod, type Holder, hold } from "./node-hold.ts";
+import { assertHead, restoreHeaders, setHeaders, wholeHead } from "./node-head.ts";
+import { type Below, type HeaderMethod, type Holder, hold, letGo } from "./node-hold.ts";
 import { FinishListeners } from "./on-finished.ts";
 import { peek, poke } from "./peek.ts";
+import { type Callback, callbackIn, ignored } from "./spent-holder.ts";
 
 /** Sends an answer that Latchkey gives itself. */
 export function writeNodeAnswer(res: ServerResponse, answer: HttpAnswer): void {
@@ -17,11 +18,7 @@ export function writeNodeAnswer(res: ServerResponse, answer: HttpAnswer): void {
   res.statusCode = answer.status;
   // They replace what outer middleware has set: a stored answer already holds what it set the first time.
   for (const [name, value] of headersByName(answer.headers)) res.setHeader(name, value);
-  const { body } = answer;
-  // A text goes out in one piece with the head, bytes do not. ASCII is the same in every encoding, so that a middleware
-  // which takes the encoding for granted cannot spoil it.
-  const isText = body.byteLength <= textBytesMax && isAscii(body);
-  res.end(isText ? bufferOf(body).toString("latin1") : body);
+  res.end(textIfAscii(answer.body));
 }
 
 /**
@@ -46,7 +43,6 @@ export function captureNodeResponse(
   return undefined;
 }
 
-type Callback = (error?: Error | null) => void;
 type Chunk = string | Uint8Array;
 
 /**
@@ -74,6 +70,8 @@ export class NodeCapture implements Holder {
   #bytes = 0;
   /** The status with which the answer was begun. */
   #begunStatus: number | undefined;
+  /** What was given to `writeHead` and is not set yet: mostly the end follows, and it can be sent as it was given. */
+  #head: Record<string, string> | undefined;
   /** A streaming answer is on its way to the client. */
   #flowing = false;
   /** What flows was given up, and something else is being answered that can no longer be sent. */
@@ -99,7 +97,7 @@ export class NodeCapture implements Holder {
   }
 
   get leavesHeaders(): boolean {
-    return this.#state === "open" && !this.#flowing;
+    return this.#state === "open" && !this.#flowing && this.#head === undefined;
   }
 
   get finishListeners(): FinishListeners | undefined {
@@ -116,20 +114,21 @@ export class NodeCapture implements Holder {
     this.#release(() => this.#sendInstead(answer));
   }
 
-  write(chunk: Chunk, ...rest: unknown[]): boolean {
-    if (this.#state === "sending") return this.#below.write.apply(this.#res, [chunk, ...rest] as never);
+  write(res: ServerResponse, chunk: Chunk, rest: unknown[]): boolean {
+    if (this.#state === "sending") return this.#below.write.apply(res, [chunk, ...rest] as never);
     const callback = callbackIn(rest);
     if (this.#state !== "open") return ignored(callback, "write");
     const bytes = toBytes(chunk, rest[0]);
+    this.#setHead();
     this.#begin();
     const writable = this.#exchange.streaming ? this.#pass(bytes, callback) : confirmed(callback);
     this.#keep(bytes);
     return writable;
   }
 
-  end(args: unknown[]): void {
+  end(res: ServerResponse, args: unknown[]): void {
     if (this.#state === "sending") {
-      this.#below.end.apply(this.#res, args as never);
+      this.#below.end.apply(res, args as never);
       return;
     }
     const callback = callbackIn(args);
@@ -171,9 +170,13 @@ export class NodeCapture implements Holder {
     const status = peek(this.#res, "statusCode");
     // A middleware that limits the time, for instance. That it gave up says nothing about what the handler has done.
     if (freesTheKey(status) && this.#isOutsider()) return this.#exchange.interrupt(status);
-    return this.#bytes > this.#exchange.responseBytesMax
-      ? this.#exchange.finishOmitted(status, this.#bytes)
-      : this.#exchange.finishNode(this.#res, status, joined(this.#chunks));
+    if (this.#bytes > this.#exchange.responseBytesMax) {
+      return this.#exchange.finishOmitted(status, this.#bytes);
+    }
+    const body = joined(this.#chunks);
+    return this.#head === undefined
+      ? this.#exchange.finishNode(this.#res, status, body)
+      : this.#exchange.finish({ status, headers: Object.entries(this.#head), body });
   }
 
   /** Lets middleware that wraps `writeHead` have its say, as it has when Node writes the head by itself. */
@@ -191,8 +194,7 @@ export class NodeCapture implements Holder {
     this.#startOverIfChanged();
   }
 
-  writeHead(args: unknown[]): void {
-    const res = this.#res;
+  writeHead(res: ServerResponse, args: unknown[]): void {
     if (this.#state !== "open" || this.#flowing) {
       // Node itself asks for the head when it sends the first bytes; anybody else comes too late.
       if (this.#state !== "complete" || this.#flowing) this.#writeHeadIfPossible(args);
@@ -202,10 +204,26 @@ export class NodeCapture implements Holder {
     const [reason, headers] = typeof rest[0] === "string" ? rest : [undefined, rest[1] ?? rest[0]];
     assertHead(status, (reason as string | undefined) ?? res.statusMessage);
     if (typeof reason === "string") res.statusMessage = reason;
-    setHeaders(res, headers as OutgoingHttpHeaders | OutgoingHttpHeader[] | undefined);
+    this.#setHead();
+    const given = headers as OutgoingHttpHeaders | OutgoingHttpHeader[] | undefined;
+    const isFirst = this.#begunStatus === undefined && this.#isDirectlyOnNode;
+    this.#head = isFirst ? wholeHead(res, given) : undefined;
+    if (this.#head === undefined) setHeaders(res, given);
     res.statusCode = status;
     this.#begunStatus ??= status;
     this.#startOverIfChanged();
+  }
+
+  /** Whether nobody else has a say in what is sent, neither a framework nor a middleware outside. */
+  get #isDirectlyOnNode(): boolean {
+    const { writeHead, end } = ServerResponse.prototype;
+    return this.#below.writeHead === writeHead && this.#below.end === end;
+  }
+
+  #setHead(): void {
+    const head = this.#head;
+    this.#head = undefined;
+    if (head !== undefined) setHeaders(this.#res, head);
   }
 
   /** What is given another status after it was begun is another answer: in all likelihood, an error page. */
@@ -219,13 +237,14 @@ export class NodeCapture implements Holder {
     this.#bytes = 0;
   }
 
-  flushHeaders(): void {
-    if (this.#state === "sending") this.#below.flushHeaders.call(this.#res);
+  flushHeaders(res: ServerResponse): void {
+    if (this.#state === "sending") this.#below.flushHeaders.call(res);
     if (this.#state !== "open") return;
+    this.#setHead();
     this.#begin();
     if (!this.#exchange.streaming || this.#clientGone || this.#brokenOff) return;
     this.#flow();
-    this.#below.flushHeaders.call(this.#res);
+    this.#below.flushHeaders.call(res);
   }
 
   /** Sends what a streaming handler writes. A client that has gone is no reason for the handler to stop. */
@@ -260,13 +279,13 @@ export class NodeCapture implements Holder {
     markEnded(this.#res, true);
   }
 
-  emit(event: string, args: unknown[]): boolean {
+  emit(res: ServerResponse, event: string, args: unknown[]): boolean {
     if (event === "close" && (this.#state === "open" || this.#state === "complete")) {
       this.#outliveTheClient();
       return false;
     }
     if (event === "socket") this.#shieldSocket();
-    return this.#below.emit.call(this.#res, event, ...args);
+    return this.#below.emit.call(res, event, ...args);
   }
 
   /** While the answer is not complete, a client that went away must not stop what the handler is piping into it. */
@@ -288,15 +307,15 @@ export class NodeCapture implements Holder {
   }
 
   /** The handler, or its framework on its behalf, gives up. */
-  destroy(error: Error | undefined): void {
+  destroy(res: ServerResponse, error: Error | undefined): void {
     if (this.#state === "sending" || this.#state === "spent") {
-      this.#below.destroy.call(this.#res, error);
+      this.#below.destroy.call(res, error);
       return;
     }
     if (this.#state === "complete") return;
     this.#complete();
     const cause = error ?? new Error("the response was destroyed before it was complete");
-    const breakOff = () => this.#release(() => this.#res.destroy(error));
+    const breakOff = () => this.#release(() => res.destroy(error));
     this.#exchange.fail(cause).then(breakOff, breakOff);
   }
 
@@ -324,19 +343,32 @@ export class NodeCapture implements Holder {
     this.#state = "spent";
     this.#chunks.length = 0;
     this.#text = undefined;
+    letGo(res, this);
   }
 
   #send(finish: Extract<Finish, { kind: "send" }>, callback: Callback | undefined): void {
     const res = this.#res;
     if (this.isHeadSent) return;
+    this.#sendHead(finish);
+    // A text goes out in one piece with the head, bytes do not.
+    const body = this.#text !== undefined && this.#chunks.length === 1 ? this.#text : joined(this.#chunks);
+    this.#below.end.call(res, body, "utf8", callback);
+  }
+
+  #sendHead(finish: Extract<Finish, { kind: "send" }>): void {
+    const res = this.#res;
+    const head = this.#head;
+    if (head !== undefined && Number(head["content-length"]) === this.#bytes) {
+      for (const [name, value] of finish.headers) head[name.toLowerCase()] = value;
+      this.#below.writeHead.call(res, res.statusCode, head);
+      return;
+    }
+    this.#setHead();
     const { setHeader } = this.#below;
     for (const [name, value] of finish.headers) setHeader.call(res, name, value);
     // A wrong one, such as that of an answer which an error page has replaced, would break the connection.
     const length = res.getHeader("content-length");
     if (length !== undefined && Number(length) !== this.#bytes) res.removeHeader("content-length");
-    // A text goes out in one piece with the head, bytes do not.
-    const body = this.#text !== undefined && this.#chunks.length === 1 ? this.#text : joined(this.#chunks);
-    this.#below.end.call(res, body, "utf8", callback);
   }
 
   /** The bytes have flowed; only the end of the answer waited for the store. */
@@ -354,6 +386,7 @@ export class NodeCapture implements Holder {
       return;
     }
     if (this.isHeadSent) return;
+    this.#head = undefined;
     restoreHeaders(res, this.#headersBefore);
     if (res.statusMessage !== "") res.statusMessage = "";
     writeNodeAnswer(res, answer);
@@ -366,10 +399,11 @@ export class NodeCapture implements Holder {
   }
 
   /** Once the answer is complete or its head is sent, error pages still set headers, and must not fail by it. */
-  setHeader(method: HeaderMethod, name: unknown, value: unknown): void {
+  setHeader(res: ServerResponse, method: HeaderMethod, name: unknown, value: unknown): void {
     if (this.#state === "complete") return;
+    if (this.#state === "open") this.#setHead();
     if (!this.leavesHeaders && this.isHeadSent) return;
-    (this.#below[method] as (name: unknown, value: unknown) => unknown).call(this.#res, name, value);
+    (this.#below[method] as (name: unknown, value: unknown) => unknown).call(res, name, value);
   }
 
   /** Does to the response what it did before us, unless its head is sent and it would throw. */
@@ -379,12 +413,6 @@ export class NodeCapture implements Holder {
 }
 
 const noBytes = new Uint8Array();
-
-const textBytesMax = 16_384; // Beyond that, copying costs more than a second piece.
-
-function bufferOf(bytes: Uint8Array): Buffer {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-}
 
 /** Whether a handler that answers this may be executed again: it failed, or by its own word did nothing. */
 function freesTheKey(status: number): boolean {
@@ -413,20 +441,9 @@ function replaceSocket(res: ServerResponse, socket: Socket): void {
   poke(res as { socket: Socket }, "socket", socket);
 }
 
-function callbackIn(args: unknown[]): Callback | undefined {
-  for (const arg of args) if (typeof arg === "function") return arg as Callback;
-  return undefined;
-}
-
 /** Says yes, and so does `write`: there is room for more. */
 function confirmed(callback: Callback | undefined): true {
   if (callback !== undefined) process.nextTick(callback);
-  return true;
-}
-
-/** True as well, so that what is piped here runs dry instead of waiting for a drain. */
-function ignored(callback: Callback | undefined, what: string): true {
-  if (callback !== undefined) process.nextTick(callback, new Error(`${what} after the answer was complete`));
   return true;
 }
 

@@ -1,7 +1,7 @@
 import { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
-import { assertHead, restoreHeaders, setHeaders } from "../../src/http/node-head.ts";
+import { assertHead, restoreHeaders, setHeaders, wholeHead } from "../../src/http/node-head.ts";
 
 function response(): ServerResponse {
   return new ServerResponse(new IncomingMessage(new Socket()));
@@ -15,6 +15,25 @@ describe("the head of a Node response", () => {
     expect({ ...res.getHeaders() }).toEqual({ etag: '"new"', link: ["</a>", "</b>"] });
     setHeaders(res, ["Link", "</c>", "x-one", "1", "link", "</d>"]);
     expect({ ...res.getHeaders() }).toEqual({ etag: '"new"', link: ["</c>", "</d>"], "x-one": "1" });
+  });
+
+  it("is whole if nothing is set before, the length is known and it is spelt as it is stored", () => {
+    const given = { "content-type": "text/plain", "content-length": 4 };
+    expect(wholeHead(response(), given)).toEqual({ "content-type": "text/plain", "content-length": "4" });
+    const others = [
+      undefined,
+      ["content-length", "4"],
+      { "content-type": "text/plain" },
+      { "Content-Length": "4" },
+      { "content-length": "4", link: ["</a>", "</b>"] },
+      { "content-length": "4", "x-none": undefined },
+    ];
+    for (const other of others) expect(wholeHead(response(), other)).toBeUndefined();
+    const res = response();
+    res.setHeader("vary", "Origin");
+    expect(wholeHead(res, given)).toBeUndefined();
+    expect(() => wholeHead(response(), { "content-length": 4, etag: "1\n2" })).toThrow(TypeError);
+    expect(() => wholeHead(response(), { "content-length": 4, "e tag": "1" })).toThrow(TypeError);
   });
 
   it("gets the headers back that it had, and no others", () => {

@@ -74,6 +74,80 @@ describe("node", () => {
   );
 });
 
+describe("node, where the head is given whole", () => {
+  const head = {
+    "content-type": "text/plain",
+    "content-length": "4",
+    etag: '"1"',
+    "idempotency-expires": "never",
+  };
+
+  itServes(
+    "it is sent as it was given, with what is added to it, and replayed",
+    serving((_req, res) => void res.writeHead(201, "Made", head).end("done")),
+    {},
+    async (site) => {
+      const first = await site.send();
+      expect(first).toMatchObject({
+        status: 201,
+        text: "done",
+        headers: { etag: '"1"', "content-length": "4" },
+      });
+      expect(first.headers["idempotency-expires"]).toMatch(/GMT$/);
+      expectReplay(first, await site.send());
+    },
+  );
+
+  itServes(
+    "what is set, written or given later counts as well",
+    serving((req, res) => {
+      res.writeHead(201, head);
+      if (req.url === "/set") res.setHeader("etag", '"2"').end("done");
+      else if (req.url === "/written") res.end("don", () => {});
+      else if (req.url === "/pieces") {
+        res.write("do");
+        res.end("ne");
+      } else res.writeHead(500, { "x-page": "1" }).end("an error page");
+    }),
+    {},
+    async (site) => {
+      const set = await site.send({ path: "/set", key: "set" });
+      expect(set).toMatchObject({ status: 201, text: "done", headers: { etag: '"2"' } });
+      expectReplay(set, await site.send({ path: "/set", key: "set" }));
+      // A length that is wrong by then would break the connection.
+      expect(await site.send({ path: "/written", key: "written" })).toMatchObject({ text: "don" });
+      const pieces = await site.send({ path: "/pieces", key: "pieces" });
+      expect(pieces).toMatchObject({ text: "done", headers: { etag: '"1"' } });
+      expectReplay(pieces, await site.send({ path: "/pieces", key: "pieces" }));
+      const page = await site.send({ path: "/page", key: "page" });
+      expect(page).toMatchObject({
+        status: 500,
+        text: "an error page",
+        headers: { etag: '"1"', "x-page": "1" },
+      });
+    },
+  );
+
+  itServes(
+    "nothing of it is left in what is answered instead",
+    serving((_req, res) => void res.writeHead(201, head).end("done")),
+    {},
+    async (site) => {
+      site.breakStore((verb) => ({ kind: verb === "settle" ? "failBefore" : "none" }));
+      const unsent = await site.send();
+      expectProblem(unsent, 503, "store-unavailable");
+      expect(unsent.headers.etag).toBeUndefined();
+    },
+  );
+});
+
+function serving(handler: NodeHandler) {
+  return custom("node", ({ latchkey }) => {
+    const protect = idempotent(latchkey);
+    return listening(createServer((req, res) => void protect(handler)(req, res)));
+  });
+}
+
 describe("node, over HTTP/2", () => {
   let server: Http2Server | undefined;
   afterEach(() => server?.close());

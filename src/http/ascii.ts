@@ -1,0 +1,12 @@
+import { isAscii } from "node:buffer";
+
+const textBytesMax = 16_384; // Beyond that, copying costs more than a second piece.
+
+/**
+ * A body as a text where that is the same: a text goes out in one piece with the head, bytes do not. ASCII is the same
+ * in every encoding, so that a middleware which takes the encoding for granted cannot spoil it.
+ */
+export function textIfAscii(body: Uint8Array): string | Uint8Array {
+  if (body.byteLength > textBytesMax || !isAscii(body)) return body;
+  return Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("latin1");
+}
