@@ -1,7 +1,7 @@
 // How long does an operation take on Postgres when requests arrive by themselves, at a rate that nobody slows down?
 import { answerWhenStarted, ms, percent, times, whole } from "./lib/answer.js";
 import { latchkeyOn, plainPool } from "./lib/contenders.js";
-import { closedLoop, openLoop } from "./lib/load.js";
+import { openLoop, warmUp } from "./lib/load.js";
 import { linePlot } from "./lib/plot.js";
 import { withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
@@ -30,10 +30,8 @@ async function measure(url) {
     ratesOf.map((rate) => ({ contender: /** @type {keyof typeof contenders} */ (contender), rate })),
   );
   try {
-    // Connections are made before anything counts: a backlog from the first moments would stay until the end.
-    for (const { operation } of Object.values(contenders)) {
-      await closedLoop({ callers: 64, operation: () => operation() });
-    }
+    // A backlog from the first moments would stay until the end.
+    await warmUp(Object.values(contenders));
     const samples = await interleave(
       Object.fromEntries(
         plan.map(({ contender, rate }) => [

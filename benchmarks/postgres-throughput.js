@@ -10,7 +10,7 @@ import {
   preparePgbench,
   withoutGroupCommit,
 } from "./lib/contenders.js";
-import { closedLoop } from "./lib/load.js";
+import { closedLoop, warmUp } from "./lib/load.js";
 import { nodeIdempotencyCore, nodeIdempotencyStatements } from "./lib/node-idempotency.js";
 import { barPlot } from "./lib/plot.js";
 import { findPgbench, runPgbench, withDatabase, withPostgres } from "./lib/postgres.js";
@@ -61,6 +61,7 @@ async function measure(url) {
   try {
     if (pgbench !== undefined)
       plan.push(...(await pgbenchTurns(pgbench, url, join(folder, "two-statements.sql"))));
+    await warmUp(Object.values(contenders));
     const samples = await interleave(
       Object.fromEntries(plan.map((turn) => [`${turn.contender}: ${turn.callers}`, turn.measure])),
       createProgress(turns(plan.length)),

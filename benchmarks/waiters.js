@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { answerWhenStarted, ms, percent, shareBar, whole } from "./lib/answer.js";
 import { latchkeyOn } from "./lib/contenders.js";
-import { closedLoop } from "./lib/load.js";
+import { closedLoop, warmUp } from "./lib/load.js";
 import { withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
 import { interleave, medianOf, turns } from "./lib/rounds.js";
@@ -43,6 +43,7 @@ async function measure(url) {
     "one in 20 is waited for by listening": () => withWaiters(firstAndListening, listener),
   };
   try {
+    await warmUp([first, poller, listener, firstAndListening]);
     const progress = createProgress(turns(Object.keys(wakeUps).length + Object.keys(prices).length));
     return report(await interleave(wakeUps, progress), await interleave(prices, progress));
   } finally {

@@ -49,6 +49,18 @@ export async function closedLoop({ callers, operation, seconds = secondsOfTurn, 
   };
 }
 
+/**
+ * What is asked is how a process does that has been running for a while: its connections are made, and its code, of which
+ * some contenders have more than others, is compiled.
+ *
+ * @param {Iterable<{ operation(): Promise<unknown> }>} contenders
+ */
+export async function warmUp(contenders) {
+  for (const { operation } of contenders) {
+    await closedLoop({ callers: 64, operation: () => operation(), seconds: Math.min(1.2, secondsOfTurn) });
+  }
+}
+
 /** More requests than this at once are a queue that only grows: no server of this size has so many under way. */
 const outstandingMax = 4_000;
 
