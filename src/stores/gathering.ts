@@ -200,13 +200,16 @@ export class Gathering {
   }
 
   /** Never rejects. */
-  async #carry(batch: Waiting[]): Promise<void> {
+  #carry(batch: Waiting[]): Promise<unknown> {
+    const [first] = batch;
+    if (first === undefined || batch.length > this.#options.aloneMax) return this.#carryTogether(batch);
+    if (batch.length === 1) return this.#carryAlone(first);
+    return Promise.all(batch.map((waiting) => this.#carryAlone(waiting)));
+  }
+
+  async #carryTogether(batch: Waiting[]): Promise<void> {
     const [first] = batch;
     if (first === undefined) return;
-    if (batch.length <= this.#options.aloneMax) {
-      await Promise.all(batch.map((waiting) => this.#carryAlone(waiting)));
-      return;
-    }
     batch.sort((a, b) => byRecord(a.id, b.id));
     try {
       const answers = await first.verb.together(batch.map(({ call }) => call));

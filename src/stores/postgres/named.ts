@@ -12,18 +12,16 @@ export class NamedStatements {
   readonly #names = new Map<string, string>();
   #areUnderstood = true;
 
-  async send<Answer>(
+  send<Answer>(
     text: string,
     { named, unnamed }: { named(name: string): Promise<Answer>; unnamed(): Promise<Answer> },
   ): Promise<Answer> {
     if (!this.#areUnderstood) return unnamed();
-    try {
-      return await named(this.#nameOf(text));
-    } catch (error) {
+    return named(this.#nameOf(text)).catch((error: unknown) => {
       if (!namesAreLost((error as { code?: unknown }).code)) throw error;
       this.#areUnderstood = false;
       return unnamed();
-    }
+    });
   }
 
   /** Two texts never have one name, also in different versions of this package that share a transaction pool. */

@@ -53,13 +53,13 @@ export function pgDatabase(pool: PgPool): Database<PgClient> {
 
 function callOf(pool: PgPool): Query {
   const statements = new NamedStatements();
-  return async <R extends Row>(text: string, parameters: readonly Parameter[] = []) => {
+  return <R extends Row>(text: string, parameters: readonly Parameter[] = []) => {
     const values = [...parameters];
-    const { rows } = await statements.send(text, {
+    const answer = statements.send(text, {
       named: (name) => pool.query({ name, text, values }),
       unnamed: () => pool.query(text, values),
     });
-    return rows as R[];
+    return answer.then(({ rows }) => rows as R[]);
   };
 }
 

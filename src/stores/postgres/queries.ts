@@ -29,14 +29,10 @@ export class Queries {
   }
 
   /** A function that answers with a row. */
-  async call<R extends Row>(text: string, parameters: readonly Parameter[]): Promise<R> {
-    let rows: readonly R[];
-    try {
-      rows = await this.#call<R>(text, parameters);
-    } catch (error) {
+  call<R extends Row>(text: string, parameters: readonly Parameter[]): Promise<R> {
+    return this.#call<R>(text, parameters).then(theOnly, (error: unknown) => {
       throw storeError(error);
-    }
-    return theOnly(rows);
+    });
   }
 
   /** A function that takes a batch of calls. */
