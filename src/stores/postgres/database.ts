@@ -6,7 +6,7 @@ import { isPostgresSql, type PostgresSql, postgresDatabase } from "./postgres.ts
 /** What the store needs of a database, whichever driver the user has. */
 export interface Database<Tx = unknown> {
   readonly query: Query;
-  /** For statements that call a function and do nothing else: see `NamedStatements`. */
+  /** For statements that call a function and do nothing else, which some drivers may name: see `NamedStatements`. */
   readonly call: Query;
   readonly batch: Batch;
   /**

@@ -1,6 +1,5 @@
 import { arrayLiteral, batchStatement } from "./arrays.ts";
 import type { Database, Parameter, Query, Row } from "./database.ts";
-import { NamedStatements } from "./named.ts";
 
 /** The part of `sql` from the package `postgres` that the store needs. */
 export interface PostgresSql extends PostgresUnsafe {
@@ -16,11 +15,7 @@ export interface PostgresSql extends PostgresUnsafe {
 export type PostgresTransaction = PostgresUnsafe;
 
 interface PostgresUnsafe {
-  unsafe(
-    text: string,
-    parameters?: Parameter[],
-    options?: { readonly prepare?: boolean },
-  ): PromiseLike<readonly object[]>;
+  unsafe(text: string, parameters?: Parameter[]): PromiseLike<readonly object[]>;
 }
 
 export function isPostgresSql(client: unknown): client is PostgresSql {
@@ -30,13 +25,14 @@ export function isPostgresSql(client: unknown): client is PostgresSql {
 }
 
 export function postgresDatabase(sql: PostgresSql): Database<PostgresTransaction> {
-  const call = callOf(sql);
+  const query = queryOf(sql);
   return {
-    query: queryOf(sql),
-    call,
+    query,
+    // Not under a name: where a transaction pool refuses it, this driver (3.4.9) loses its place in the conversation.
+    call: query,
     // The driver would make arrays of its own of anything that the server says is one; so it is told that it is text.
     batch: (name, parameters) =>
-      call(
+      query(
         batchStatement(name, parameters, (type) => `text::${type}`),
         parameters.map((parameter) => {
           if (typeof parameter !== "object") return parameter;
@@ -89,16 +85,6 @@ async function transaction<T>(
 }
 
 function ignore(): void {}
-
-/** The driver finds names of its own, unless its user has told it not to. */
-function callOf(sql: PostgresSql): Query {
-  const statements = new NamedStatements();
-  return async <R extends Row>(text: string, parameters: readonly Parameter[] = []) => {
-    const send = async (prepare: boolean) => sql.unsafe(text, [...parameters], { prepare });
-    const rows = await statements.send(text, { named: () => send(true), unnamed: () => send(false) });
-    return rows as unknown as readonly R[];
-  };
-}
 
 /** `unsafe` means that the text is sent as it is. It makes no named statement, unlike the tagged form. */
 function queryOf(sql: PostgresUnsafe): Query {
