@@ -66,3 +66,36 @@ for (const [name, open] of Object.entries(clients)) {
     });
   });
 }
+
+it("a phase is not said to be committed when the driver's COMMIT went astray", async () => {
+  const database = await freshDatabase();
+  const bouncer = await startPgBouncer(database.url);
+  const naming = postgres(bouncer.url, { max: 6 });
+  const direct = new pg.Pool({ connectionString: database.url });
+  try {
+    await migrate(direct);
+    const business = await businessTable(direct);
+    const store = postgresStore(naming);
+    const commit = () => ({ progress: [], onCrash: "resume" as const, messages: [] });
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 100 }, async (_, index) => {
+        const lease = await leaseOf(store, request({ key: randomUUID() }));
+        const id = `${index}`;
+        const answer = await store.transact?.(lease, (tx) => business.insert(tx, id), commit);
+        expect(answer?.kind).toBe("committed");
+        return id;
+      }),
+    );
+    const said = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
+    const refused = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason] : []));
+    expect([...(await business.ids())].sort()).toEqual(said.sort());
+    // Else there was nothing to be seen.
+    expect(refused.length).toBeGreaterThan(0);
+    expect(String(refused[0])).toContain("pass prepare: false to postgres()");
+  } finally {
+    await naming.end();
+    await direct.end();
+    await bouncer.stop();
+    await database.drop();
+  }
+});

@@ -3,6 +3,7 @@ import type { Database, Parameter, Query, Row } from "./database.ts";
 
 /** The part of `sql` from the package `postgres` that the store needs. */
 export interface PostgresSql extends PostgresUnsafe {
+  readonly options?: { readonly prepare?: boolean };
   begin(work: (sql: PostgresTransaction) => Promise<unknown>): Promise<unknown>;
   listen(
     channel: string,
@@ -63,10 +64,13 @@ async function transaction<T>(
   const end = () => {
     hasEnded = true;
   };
+  const namesCommit = sql.options?.prepare !== false;
+  let id: Promise<string | undefined> | undefined;
   const begun = sql.begin(async (tx) => {
     // Sent with what comes next, not waited for; should it fail, `begin` itself rejects.
     if (beginWith !== undefined) tx.unsafe(beginWith).then(ignore, ignore);
     const query = queryOf(tx);
+    if (namesCommit) id = transactionId(query);
     const guarded: Query = async (text, parameters) => {
       if (hasEnded) throw new Error("the connection ended in the middle of a transaction");
       return query(text, parameters);
@@ -81,7 +85,33 @@ async function transaction<T>(
     }
   });
   begun.then(end, end);
-  return (await begun) as T;
+  const result = (await begun) as T;
+  if (id !== undefined) await assertCommitted(queryOf(sql), await id);
+  return result;
+}
+
+/** Undefined if it cannot be told, and then the transaction has failed. */
+function transactionId(query: Query): Promise<string | undefined> {
+  return query<{ id: string }>("SELECT pg_current_xact_id()::text AS id").then(
+    ([row]) => row?.id,
+    () => undefined,
+  );
+}
+
+/**
+ * The driver sends its COMMIT under a name, unless it was told `prepare: false`. Behind a transaction pool that name is
+ * missing, which fails the transaction; the driver (3.4.9) sends COMMIT again, which then is a ROLLBACK, and says that
+ * it was committed. So the server is asked.
+ */
+async function assertCommitted(query: Query, id: string | undefined): Promise<void> {
+  const [row] = await query<{ status: string }>("SELECT pg_xact_status($1::text::xid8) AS status", [
+    id ?? null,
+  ]);
+  if (row?.status === "committed") return;
+  throw new Error(
+    "a transaction was rolled back that the driver had said to be committed: behind a transaction pool, pass " +
+      "prepare: false to postgres()",
+  );
 }
 
 function ignore(): void {}
