@@ -265,7 +265,7 @@ export class Engine {
     }
   }
 
-  /** One question to the store, and what `next` makes of its answer: of a promise more for each request, none. */
+  /** One question to the store, and what `next` makes of its answer: a promise in between would cost every request. */
   #reserve(arrival: Arrival, next: (verdict: Verdict) => Verdict | Promise<Verdict>): Promise<Verdict> {
     const ticket = this.#cache?.ticket();
     const reservedAt = this.runtime.now();
