@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http";
+import { bufferOf } from "../core/bytes.ts";
 import { bytesPutBack } from "../http/node-request.ts";
 
 export { lightResponses } from "../http/light-response.ts";
@@ -11,7 +12,7 @@ export type Incoming = IncomingMessage & { rawBody?: Uint8Array };
 export function leaveRawBody(incoming: Incoming): void {
   const bytes = bytesPutBack(incoming);
   if (bytes === undefined || bytes.byteLength === 0) return;
-  incoming.rawBody = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  incoming.rawBody = bufferOf(bytes);
 }
 
 /** Lets go of a body that nobody reads. The server would otherwise set three timers to do it after the answer. */

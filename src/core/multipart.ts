@@ -1,3 +1,5 @@
+import { bufferOf } from "./bytes.ts";
+
 /** One part of a multipart body, without anything that depends on the boundary. */
 export interface Part {
   /**
@@ -15,7 +17,7 @@ export interface Part {
  * as malformed here, and the caller then works with the raw bytes, which are never wrong.
  */
 export function parseMultipart(bytes: Uint8Array, boundary: string): Part[] | undefined {
-  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const buffer = bufferOf(bytes);
   const delimiter = Buffer.from(`\r\n--${boundary}`, "latin1");
   const parts: Part[] = [];
   let line = firstDelimiterLine(buffer, delimiter);

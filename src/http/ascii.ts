@@ -1,4 +1,5 @@
 import { isAscii } from "node:buffer";
+import { bufferOf } from "../core/bytes.ts";
 
 const textBytesMax = 16_384; // Beyond that, copying costs more than a second piece.
 
@@ -8,5 +9,5 @@ const textBytesMax = 16_384; // Beyond that, copying costs more than a second pi
  */
 export function textIfAscii(body: Uint8Array): string | Uint8Array {
   if (body.byteLength > textBytesMax || !isAscii(body)) return body;
-  return Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("latin1");
+  return bufferOf(body).toString("latin1");
 }

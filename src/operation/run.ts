@@ -1,3 +1,4 @@
+import { bufferOf } from "../core/bytes.ts";
 import { ConfigError, LatchkeyError, OperationRefusedError, StoreError } from "../core/errors.ts";
 import { fingerprintSelection } from "../core/fingerprint.ts";
 import { keyLengthMax } from "../core/key.ts";
@@ -161,8 +162,7 @@ const jsonHeaders: readonly HeaderPair[] = [["content-type", "application/json"]
 /** What was stored, which is what every later call gets as well. */
 function resultOf<T>(response: StoredResponse): Jsonified<T> {
   if (response.kind === "omitted") throw new StoreError("the result was too large to be stored");
-  const { buffer, byteOffset, byteLength } = response.body;
-  const text = Buffer.from(buffer, byteOffset, byteLength).toString();
+  const text = bufferOf(response.body).toString();
   if (response.status >= 400) {
     const { message } = JSON.parse(text) as { message: string };
     throw new LatchkeyError("operation-failed", message);

@@ -156,14 +156,12 @@ export class Gathering {
   #nextBatch(free: number): Waiting[] {
     this.#refuseLate();
     let longest: Waiting[] = [];
-    let total = 0;
     for (const ready of this.#ready.values()) {
-      total += ready.length;
       if (ready[0] !== undefined && ready[0].askedAt < (longest[0]?.askedAt ?? Number.POSITIVE_INFINITY)) {
         longest = ready;
       }
     }
-    const share = Math.min(batchMax, Math.ceil(total / free));
+    const share = Math.min(batchMax, Math.ceil(this.#readyCount() / free));
     let bytes = 0;
     let count = 0;
     for (const waiting of longest) {
@@ -202,17 +200,17 @@ export class Gathering {
   /** Never rejects. */
   #carry(batch: Waiting[]): Promise<unknown> {
     const [first] = batch;
-    if (first === undefined || batch.length > this.#options.aloneMax) return this.#carryTogether(batch);
-    if (batch.length === 1) return this.#carryAlone(first);
+    if (first !== undefined && batch.length > this.#options.aloneMax) {
+      return this.#carryTogether(first.verb, batch);
+    }
+    if (first !== undefined && batch.length === 1) return this.#carryAlone(first);
     return Promise.all(batch.map((waiting) => this.#carryAlone(waiting)));
   }
 
-  async #carryTogether(batch: Waiting[]): Promise<void> {
-    const [first] = batch;
-    if (first === undefined) return;
+  async #carryTogether(verb: Waiting["verb"], batch: Waiting[]): Promise<void> {
     batch.sort((a, b) => byRecord(a.id, b.id));
     try {
-      const answers = await first.verb.together(batch.map(({ call }) => call));
+      const answers = await verb.together(batch.map(({ call }) => call));
       for (const [index, waiting] of batch.entries()) {
         const answer = answers[index];
         if (answer === undefined) void this.#carryAlone(waiting, { isLeft: true });

@@ -19,6 +19,17 @@ async function execute(store: Store): Promise<string> {
   return (await store.settle(lease, complete)).kind;
 }
 
+/** What a transaction pool makes of the only connection. */
+const troubles: Readonly<Record<string, (pool: pg.Pool) => Promise<unknown>>> = {
+  "a connection does not know them": (pool) => pool.query("DEALLOCATE ALL"),
+  // The connection is new to the driver, and old to the server.
+  async "somebody else has taken the name"(pool) {
+    const client = await pool.connect();
+    (client as unknown as { connection: { parsedStatements: object } }).connection.parsedStatements = {};
+    client.release();
+  },
+};
+
 describe("statements with a name", () => {
   it("are planned once for each connection", async () => {
     const pool = database.pool({ max: 1 });
@@ -30,28 +41,18 @@ describe("statements with a name", () => {
     expect(rows.map(({ name }) => name).sort()).toEqual([...new Set(names)].sort());
   });
 
-  it("are sent without one from then on when a connection does not know them, and nothing is lost by it", async () => {
-    const pool = database.pool({ max: 1 });
-    const { store, names } = named(pool);
-    await execute(store);
-    await pool.query("DEALLOCATE ALL");
-    names.length = 0;
-    expect(await execute(store)).toBe("settled");
-    expect(names).toEqual([expect.any(String), undefined, undefined]);
-  });
-
-  it("are sent without one from then on when somebody else has taken the name", async () => {
-    const pool = database.pool({ max: 1 });
-    const { store, names } = named(pool);
-    await execute(store);
-    // The connection is new to the driver, and old to the server: that is how a transaction pool looks.
-    const client = await pool.connect();
-    (client as unknown as { connection: { parsedStatements: object } }).connection.parsedStatements = {};
-    client.release();
-    names.length = 0;
-    expect(await execute(store)).toBe("settled");
-    expect(names).toEqual([expect.any(String), undefined, undefined]);
-  });
+  it.each(Object.entries(troubles))(
+    "are sent without one from then on when %s, and nothing is lost by it",
+    async (_trouble, make) => {
+      const pool = database.pool({ max: 1 });
+      const { store, names } = named(pool);
+      await execute(store);
+      await make(pool);
+      names.length = 0;
+      expect(await execute(store)).toBe("settled");
+      expect(names).toEqual([expect.any(String), undefined, undefined]);
+    },
+  );
 
   it("leave the errors of the statement itself alone", async () => {
     const pool = database.pool({ max: 1 });
