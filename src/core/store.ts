@@ -111,8 +111,11 @@ export interface Capabilities {
   readonly push: boolean;
   /** One clock decides on leases, whatever the processes' clocks say. */
   readonly storeClock: boolean;
-  /** What the records outlive: nothing, a crash of this machine, or what the server they live on survives. */
-  readonly durability: "none" | "machine" | "server";
+  /**
+   * What the records outlive: nothing; a crash of this machine; whatever the server was configured to outlive, which
+   * may be nothing, and not every failover; or what the server they live on survives, failovers included.
+   */
+  readonly durability: "none" | "machine" | "configured" | "server";
   /** The largest response body that fits into one record. */
   readonly responseBytesMax: number;
 }

@@ -4,7 +4,7 @@ import { auditCases } from "./contract/audit.ts";
 import { bustCases } from "./contract/bust.ts";
 import { deadLetterCases } from "./contract/dead-letters.ts";
 import { halfDoneCases } from "./contract/half-done.ts";
-import type { ContractCase, StoreHarness } from "./contract/harness.ts";
+import { type ContractCase, has, type Need, type StoreHarness } from "./contract/harness.ts";
 import { outboxCases } from "./contract/outbox.ts";
 import { progressCases } from "./contract/progress.ts";
 import { reconcileCases } from "./contract/reconcile.ts";
@@ -40,12 +40,14 @@ export const storeContract: readonly ContractCase[] = [
  * ```
  */
 export function runStoreContract<Tx>(options: {
-  readonly it: (name: string, run: () => Promise<void>) => unknown;
+  readonly it: (name: string, run: (context?: Skipping) => Promise<void>) => unknown;
   readonly open: () => Promise<StoreHarness<Tx>>;
+  /** What this store does not have, each with the reason: the cases that need it are shown as skipped, with that. */
+  readonly lacks?: Partial<Readonly<Record<Need, string>>>;
   /** Names of cases that this store cannot keep, each with the reason. */
   readonly except?: Readonly<Record<string, string>>;
 }): void {
-  const except = options.except ?? {};
+  const { lacks = {}, except = {} } = options;
   for (const name of Object.keys(except)) {
     assert.ok(
       storeContract.some((contractCase) => contractCase.name === name),
@@ -53,14 +55,42 @@ export function runStoreContract<Tx>(options: {
     );
   }
   for (const contractCase of storeContract) {
-    if (Object.hasOwn(except, contractCase.name)) continue;
-    options.it(contractCase.name, async () => {
+    const { name, needs } = contractCase;
+    const reason = except[name] ?? (needs && lacks[needs]);
+    if (reason !== undefined) {
+      options.it(name, async (context) => void context?.skip?.(reason));
+      continue;
+    }
+    options.it(name, async () => {
       const harness = await options.open();
       try {
+        if (needs !== undefined)
+          assert.ok(has(harness.store, needs), `without ${needs}: say so in \`lacks\``);
         await contractCase.run(harness);
       } finally {
         await harness.close();
       }
     });
   }
+  options.it("a store lacks what it is said to lack, and nothing else", async () => {
+    const harness = await options.open();
+    try {
+      const missing = needsOfCases().filter((need) => !has(harness.store, need));
+      assert.deepEqual(
+        missing,
+        needsOfCases().filter((need) => Object.hasOwn(lacks, need)),
+      );
+    } finally {
+      await harness.close();
+    }
+  });
+}
+
+/** What a test runner hands to a test, as vitest and node:test do; others leave the skipped cases empty. */
+interface Skipping {
+  skip?(reason: string): unknown;
+}
+
+function needsOfCases(): Need[] {
+  return [...new Set(storeContract.flatMap(({ needs }) => needs ?? []))].sort();
 }

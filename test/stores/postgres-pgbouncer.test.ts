@@ -9,7 +9,7 @@ import { freshDatabase } from "../support/database.ts";
 import { startPgBouncer } from "../support/pgbouncer.ts";
 import type { TestDatabase } from "../support/postgres-server.ts";
 import type { ServerProcess } from "../support/server-process.ts";
-import { again, businessTable, complete, leaseOf, request } from "./postgres-support.ts";
+import { again, businessTable, complete, leaseOf, request, unheard } from "./postgres-support.ts";
 
 const clients: Readonly<
   Record<string, (url: string) => { client: PostgresClient; end(): Promise<unknown> }>
@@ -47,6 +47,7 @@ for (const [name, open] of Object.entries(clients)) {
 
     runStoreContract({
       it: it.sequential,
+      lacks: unheard,
       async open() {
         const store = postgresStore(opened.client);
         const passTime = async (ms: number) => void (await sleep(ms));

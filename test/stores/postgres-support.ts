@@ -95,6 +95,13 @@ export async function businessTable(client: PostgresClient): Promise<Business<Tr
   };
 }
 
+/** What a store lacks that was not told to listen. */
+export const unheard = {
+  push: "it was not told to listen",
+  "bust news": "it was not told to listen",
+  "outbox push": "it was not told to listen",
+};
+
 /** Asks until the answer is yes. */
 export async function eventually(asked: () => Promise<boolean> | boolean, timeoutMs = 5_000): Promise<void> {
   const deadline = performance.now() + timeoutMs;

@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import type { Store } from "../../core/store.ts";
 
 /** A store under test, and how time passes on its clock. */
@@ -18,8 +19,32 @@ export interface Business<Tx = unknown> {
   ids(): Promise<readonly string[]>;
 }
 
-/** One thing that every store must do. */
+/** One thing that every store must do, or every store that has what it needs. */
 export interface ContractCase {
   readonly name: string;
+  readonly needs?: Need;
   run(harness: StoreHarness): Promise<void>;
+}
+
+/** What a store may lack, if it says so. */
+export type Need = "transactions" | "push" | "bust news" | "outbox push";
+
+/** Whether a store has it; the verbs and what it says about itself must agree. */
+export function has(store: Store, need: Need): boolean {
+  const { capabilities, transact, outbox, watch } = store;
+  switch (need) {
+    case "transactions":
+      assert.equal(transact !== undefined, capabilities.transactions, "transact, and what the store says");
+      assert.equal(outbox !== undefined, capabilities.transactions, "outbox, and what the store says");
+      return capabilities.transactions;
+    case "push":
+      assert.equal(watch !== undefined, capabilities.push, "watch, and what the store says");
+      return capabilities.push;
+    case "bust news":
+      return store.onBusted !== undefined;
+    case "outbox push":
+      return outbox?.watch !== undefined;
+    default:
+      return need satisfies never;
+  }
 }

@@ -25,12 +25,16 @@ interface Relay {
 
 let sequence = 0;
 
+export function outboxPushCase(name: string, run: (bench: OutboxBench) => Promise<void>): ContractCase {
+  return { ...outboxCase(name, run), needs: "outbox push" };
+}
+
 export function outboxCase(name: string, run: (bench: OutboxBench) => Promise<void>): ContractCase {
   return {
     name,
+    needs: "transactions",
     async run({ store, passTime }) {
       const { outbox } = store;
-      if (!store.capabilities.transactions) return;
       if (outbox === undefined || store.transact === undefined) {
         assert.fail("capabilities.transactions promises transact and an outbox");
       }

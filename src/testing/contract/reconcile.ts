@@ -231,8 +231,8 @@ export const reconcileCases: readonly ContractCase[] = [
   },
   {
     name: "whoever watches a record is woken when it is resolved",
+    needs: "push",
     async run({ store }) {
-      if (!store.capabilities.push) return;
       if (store.watch === undefined) assert.fail("capabilities.push promises a watch");
       for (const resolution of [complete(), neverSent]) {
         const { request, held } = await unknown(store);

@@ -175,8 +175,8 @@ export const upkeepCases: readonly ContractCase[] = [
   },
   {
     name: "whoever watches a record is woken when it is settled",
+    needs: "push",
     async run({ store }) {
-      if (!store.capabilities.push) return;
       if (store.watch === undefined) assert.fail("capabilities.push promises a watch");
       for (const settlement of everySettlement) {
         const held = await lease(store, fresh());
@@ -194,8 +194,8 @@ export const upkeepCases: readonly ContractCase[] = [
   },
   {
     name: "whoever goes on watching is woken again when the next attempt is settled",
+    needs: "push",
     async run({ store }) {
-      if (store.watch === undefined) return;
       const request = fresh();
       let wakes = 0;
       let wake = () => {};
