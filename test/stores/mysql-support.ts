@@ -21,7 +21,7 @@ export function useMysql() {
     },
     /** A pool of its own stands for a process of its own. */
     pool(options: PoolOptions = {}): Pool {
-      const pool = mysql.createPool({ uri: database.url, ...options });
+      const pool = mysql.createPool({ uri: options.uri ?? database.url, ...options });
       pools.push(pool);
       return pool;
     },

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { PoolOptions } from "mysql2/promise";
 import { beforeAll, describe, it } from "vitest";
-import { type MysqlConnection, type MysqlPool, mysqlStore } from "../../src/stores/mysql/store.ts";
+import { type MysqlConnection, type MysqlPool, migrate, mysqlStore } from "../../src/stores/mysql/store.ts";
 import type { Business } from "../../src/testing/contract/harness.ts";
 import { runStoreContract } from "../../src/testing/index.ts";
 import { businessTable, unheard, useMysql } from "./mysql-support.ts";
@@ -31,11 +31,11 @@ const oddSession = [
   "SET SESSION time_zone = '+13:00'",
 ];
 
-const subjects: Readonly<Record<string, () => MysqlPool>> = {
-  "a pool of promises": () => files.pool(),
-  "a pool of callbacks": () => files.pool().pool as MysqlPool,
-  "a pool with every odd setting": () => {
-    const pool = files.pool(odd);
+const subjects: Readonly<Record<string, (uri: string) => MysqlPool>> = {
+  "a pool of promises": (uri) => files.pool({ uri }),
+  "a pool of callbacks": (uri) => files.pool({ uri }).pool as MysqlPool,
+  "a pool with every odd setting": (uri) => {
+    const pool = files.pool({ uri, ...odd });
     // Queued on the connection before whoever asked for it gets it.
     pool.pool.on("connection", (connection) => {
       for (const statement of oddSession) connection.query(statement);
@@ -45,18 +45,21 @@ const subjects: Readonly<Record<string, () => MysqlPool>> = {
 };
 
 for (const [name, open] of Object.entries(subjects)) {
-  describe(name, () => {
+  // Each subject has a database of its own, and the cases mostly wait for leases to run out: all subjects at once.
+  describe.concurrent(name, () => {
     let pool: MysqlPool;
     let business: Business<MysqlConnection>;
 
     beforeAll(async () => {
-      pool = open();
-      business = await businessTable(files.pool({ connectionLimit: 2 }));
+      const uri = await files.emptyDatabase();
+      pool = open(uri);
+      await migrate(pool);
+      business = await businessTable(files.pool({ uri, connectionLimit: 2 }));
     });
 
     // One pool for all cases, a store for each: closing the store must leave the pool open.
     runStoreContract({
-      it,
+      it: it.sequential,
       lacks: unheard,
       async open() {
         const store = mysqlStore(pool);

@@ -217,7 +217,9 @@ function rowOf(row: Readonly<Record<string, unknown>>): Row {
 function columnOf(name: string, value: unknown): ColumnValue {
   if (value === null || value === undefined) return null;
   if (!(value instanceof Uint8Array)) return Number(value);
-  return bytesColumns.has(name) ? value : bufferOf(value).toString("utf8");
+  if (!bytesColumns.has(name)) return bufferOf(value).toString("utf8");
+  // A copy: the driver hands out a view of what came from the network, all of which a response would keep alive.
+  return new Uint8Array(value);
 }
 
 function promisePool(pool: MysqlPool): Pool {
