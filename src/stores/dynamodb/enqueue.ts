@@ -90,7 +90,6 @@ function parcel(lane: number, messages: readonly Numbered[]): Item {
     ...keyItem({ pk: parcelPk(lane), sk }),
     contents: text(JSON.stringify(messages)),
     messages: number(messages.length),
-    due: number(due),
     ...indexed("outbox", lane, due),
   });
 }

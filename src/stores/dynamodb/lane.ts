@@ -5,7 +5,7 @@ import { messagesIn, parcelPk } from "./enqueue.ts";
 import { Expression } from "./expression.ts";
 import { keyItem, keyOf } from "./keys.ts";
 import { isOfPartition, messageItem, messageKey, type Numbered, numberedOf } from "./messages.ts";
-import type { Table } from "./table.ts";
+import { chunksOf, type Table } from "./table.ts";
 import { type Item, number, text, textIn } from "./values.ts";
 
 export interface LaneVisit {
@@ -32,11 +32,16 @@ export async function deliverable(
   const due: Numbered[] = [];
   const looked = new Map<string, Look>();
   const lookAt = async (found: readonly Found[]): Promise<boolean> => {
-    const left = limit - due.length;
-    const fresh = found.filter(({ pk }) => !looked.has(pk));
-    for (const [pk, look] of await lookInto(table, fresh, { limit: left, now })) {
-      looked.set(pk, look);
-      due.push(...look.due);
+    const places = [...new Map(found.map((place) => [place.pk, place])).values()];
+    for (const some of chunksOf(
+      places.filter(({ pk }) => !looked.has(pk)),
+      looksMax,
+    )) {
+      if (due.length >= limit) break;
+      for (const [pk, look] of await lookInto(table, some, { limit: limit - due.length, now })) {
+        looked.set(pk, look);
+        due.push(...look.due);
+      }
     }
     return claims.carryOut(lane, owner, hiding(table, found, looked));
   };
@@ -45,11 +50,14 @@ export async function deliverable(
     if (due.length >= limit) break;
     if (!(await lookAt(page.flatMap(foundIn)))) return [];
   }
-  return due;
+  return due.slice(0, limit);
 }
 
 /** Enough for a batch of any usual size. */
 const pageMax = 100;
+
+/** Most of what the index shows is due, but where much is held up it may take many looks to find something. */
+const looksMax = 25;
 
 type Found = Pick<Numbered, "pk" | "sequence">;
 
@@ -65,17 +73,16 @@ interface Look {
   readonly blocker: Numbered | undefined;
 }
 
-/** Looks at up to `limit` partitions and single messages, and hands out no more than `limit` messages of them. */
+/** What there is in some places, each a partition or a single message, and about `limit` messages of them together. */
 async function lookInto(
   table: Table,
-  found: readonly Found[],
+  places: readonly Found[],
   { limit, now }: { readonly limit: number; readonly now: number },
 ): Promise<ReadonlyMap<string, Look>> {
-  const pks = [...new Set(found.map(({ pk }) => pk))].slice(0, limit);
-  const partitions = pks.filter(isOfPartition);
-  const singles = found.filter(({ pk }) => pks.includes(pk) && !isOfPartition(pk));
+  const partitions = places.filter(({ pk }) => isOfPartition(pk)).map(({ pk }) => pk);
+  const singles = places.filter(({ pk }) => !isOfPartition(pk));
   // A partition in which much waits leaves the others their share.
-  const share = Math.max(1, Math.floor((limit - singles.length) / Math.max(1, partitions.length)));
+  const share = Math.ceil(limit / places.length);
   const looks = await inParallel(partitions, (pk) => lookIntoPartition(table, pk, { limit: share, now }));
   const items = await table.getAll(singles.map((single) => messageKey(single, "message")));
   const all = new Map(partitions.map((pk, nth) => [pk, looks[nth] ?? nothing]));

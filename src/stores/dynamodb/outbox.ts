@@ -83,7 +83,8 @@ export class DynamoDbOutbox implements Outbox {
       for await (const items of findInIndex(this.#table, "outbox", lane, {})) {
         for (const item of items) {
           waiting += numberInIf(item, "messages") ?? 1;
-          firstDue = Math.min(firstDue, numberIn(item, "due"));
+          // What waits behind another message is shown from when that one is due.
+          firstDue = Math.min(firstDue, numberIn(item, "dueAt"));
         }
       }
     });
