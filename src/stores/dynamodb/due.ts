@@ -1,6 +1,6 @@
 import { Expression } from "./expression.ts";
 import { type Job, jobName, shards } from "./keys.ts";
-import type { Table } from "./table.ts";
+import type { Condition, Table } from "./table.ts";
 import { dueIndex } from "./table-definition.ts";
 import { type Item, number, numberIn, text } from "./values.ts";
 
@@ -15,7 +15,7 @@ export interface IndexQuery {
   readonly limit?: number;
   readonly isBackwards?: boolean;
   /** What else the index must say about an item. */
-  readonly filter?: (expression: Expression) => string;
+  readonly filter?: Condition;
   /** The place after which to begin. */
   readonly after?: Item;
 }

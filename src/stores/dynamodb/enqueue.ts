@@ -4,13 +4,14 @@ import type { NewMessage } from "../../core/outbox.ts";
 import { digits } from "./audit.ts";
 import { type ItemKey, indexed, keyItem } from "./keys.ts";
 import {
+  counterOf,
   firstSequence,
-  laneCount,
   laneOf,
   lanes,
   messageItem,
   type Numbered,
   partitionPk,
+  randomLane,
   singlePk,
 } from "./messages.ts";
 import { checkedItem } from "./records.ts";
@@ -19,8 +20,8 @@ import { type Item, itemBytesMax, number, numberIn, text, textIn } from "./value
 
 /**
  * What has to be written in a transaction to enqueue messages: each as an item, or, where there is no room for so many,
- * all of a lane in few parcels, which the relay opens. The numbers of a lane are read first and written on condition that
- * they are still so: what commits later has the higher number.
+ * all of a lane in few parcels, which the relay opens. The counters are read first and written on condition that they are
+ * still so: what commits later has the higher number.
  */
 export async function enqueuing(
   table: Table,
@@ -28,15 +29,16 @@ export async function enqueuing(
   { now, room }: { readonly now: number; readonly room: number },
 ): Promise<readonly TransactWriteItem[]> {
   if (messages.length === 0) return [];
-  const counted = new Set(
-    messages.flatMap(({ partition }) => (partition === null ? [] : [laneOf(partitionPk(partition))])),
+  const counters = new Set(
+    messages.flatMap(({ partition }) => (partition === null ? [] : counterOf(partitionPk(partition)))),
   );
-  const counters = await table.getAll([...counted].map(counterKey));
-  const last = new Map(counters.map((item) => [textIn(item, "pk"), numberIn(item, "last")]));
-  const next = new Map([...counted].map((lane) => [lane, firstSequence(now, last.get(counterKey(lane).pk))]));
+  const found = await table.getAll([...counters].map(counterKey));
+  const last = new Map(found.map((item) => [textIn(item, "pk"), numberIn(item, "last")]));
+  const lastOf = (counter: number) => last.get(counterKey(counter).pk);
+  const next = new Map([...counters].map((counter) => [counter, firstSequence(now, lastOf(counter))]));
   const numbered = numberAll(messages, next, now);
-  const counting = [...next].map(([lane, sequence]) => ({
-    Update: counterUpdate(table, lane, { from: last.get(counterKey(lane).pk), to: sequence - 1 }),
+  const counting = [...next].map(([counter, sequence]) => ({
+    Update: counterUpdate(table, counter, { from: lastOf(counter), to: sequence - 1 }),
   }));
   const items =
     numbered.length + counting.length <= room
@@ -45,30 +47,34 @@ export async function enqueuing(
   return [...counting, ...items.map((item) => ({ Put: { TableName: table.name, Item: item } }))];
 }
 
-/** Takes the next number of its lane for each message of a partition. */
+/** Takes the next number of its counter for each message of a partition. */
 function numberAll(messages: readonly NewMessage[], next: Map<number, number>, now: number): Numbered[] {
-  const singleLane = Math.floor(Math.random() * laneCount);
+  const singleLane = randomLane();
   const first = firstSequence(now);
   return messages.map(({ delayMs, ...message }, nth) => {
     const common = { ...message, attempts: 0, createdAt: now, due: now + delayMs };
     if (message.partition === null) return { ...common, pk: singlePk(singleLane), sequence: first + nth };
     const pk = partitionPk(message.partition);
-    const lane = laneOf(pk);
-    const sequence = next.get(lane) ?? first;
-    next.set(lane, sequence + 1);
+    const counter = counterOf(pk);
+    const sequence = next.get(counter) ?? first;
+    next.set(counter, sequence + 1);
     return { ...common, pk, sequence };
   });
 }
 
-function counterUpdate(table: Table, lane: number, { from, to }: { from: number | undefined; to: number }) {
-  return table.updateInput(counterKey(lane), { set: { last: number(to) } }, (expression) =>
+function counterUpdate(
+  table: Table,
+  counter: number,
+  { from, to }: { from: number | undefined; to: number },
+) {
+  return table.updateInput(counterKey(counter), { set: { last: number(to) } }, (expression) =>
     from === undefined ? expression.notExists("last") : expression.equal({ last: number(from) }),
   );
 }
 
-/** One for each lane. Only those who enqueue come here; relays have claims of their own. */
-function counterKey(lane: number): ItemKey {
-  return { pk: `counter#${lane}`, sk: "counter" };
+/** Only those who enqueue come here; relays have claims of their own. */
+function counterKey(counter: number): ItemKey {
+  return { pk: `counter#${counter}`, sk: "counter" };
 }
 
 /** The parcels of a lane lie under one key, so that a relay finds all of them, the earliest first. */

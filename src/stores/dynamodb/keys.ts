@@ -51,12 +51,8 @@ const loneSurrogate = /\p{Surrogate}/u;
 export type Job =
   /** Executions whose lease may run out. */
   | "lease"
-  /** Accepted requests: for a worker to execute, and in the end to be answered that nobody did. */
-  | "pending"
-  /** What a worker has to finish. */
-  | "resume"
-  /** What is half done, and nobody goes on with. */
-  | "abandon"
+  /** What waits to be executed or finished, by a worker or by anybody, and in the end by nobody. */
+  | "unfinished"
   /** Unknown outcomes to ask about. */
   | "reconcile"
   /** Settled records, to be reaped. */

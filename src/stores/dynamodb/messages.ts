@@ -9,12 +9,16 @@ import { type Item, number, numberIn, optionalText, present, text, textIn, textI
  * delivered or dead lies beside, so that nobody who looks for what waits comes across it.
  */
 
-/**
- * How many lanes there are: each belongs to one relay at a time, and numbers the messages of its partitions. A phase that
- * enqueues into many partitions writes up to so many counters, of the hundred items that a transaction may have.
- */
-export const laneCount = 32;
+/** Each lane belongs to one relay at a time. An idle relay asks once for each, so there are not many. */
+const laneCount = 16;
 export const lanes: readonly number[] = Array.from({ length: laneCount }, (_, lane) => lane);
+
+/**
+ * Each counter numbers the messages of its partitions; those of one counter are of one lane. Phases that enqueue under one
+ * counter at the same time are in each other's way, so there are many. But a phase that enqueues into very many partitions
+ * has to write almost all of them, of the hundred items that a transaction may have.
+ */
+const counterCount = 4 * laneCount;
 
 /** What a message is, and where. */
 export type Place = "message" | "dead" | "delivered";
@@ -44,8 +48,17 @@ export function isOfPartition(pk: string): boolean {
   return pk.startsWith(partitionPrefix);
 }
 
+/** For messages of partitions only. */
+export function counterOf(pk: string): number {
+  return shardOf(pk, counterCount);
+}
+
+export function randomLane(): number {
+  return Math.floor(Math.random() * laneCount);
+}
+
 export function laneOf(pk: string): number {
-  if (isOfPartition(pk)) return shardOf(pk, laneCount);
+  if (isOfPartition(pk)) return counterOf(pk) % laneCount;
   return Number.parseInt(pk.slice(singlePrefix.length), 10);
 }
 

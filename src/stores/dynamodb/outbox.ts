@@ -24,7 +24,7 @@ import type { Condition, Table } from "./table.ts";
 import { type Item, number, numberIn, numberInIf, text, textIn } from "./values.ts";
 
 /** A quarter of all lanes, so that a relay with much to do leaves something for three others. */
-const lanesPerClaim = 8;
+const lanesPerClaim = 4;
 
 /** Messages in the same table as the records, and in the transactions of the atomic phases. */
 export class DynamoDbOutbox implements Outbox {

@@ -127,7 +127,10 @@ export function responseAttributes({ status, head, body }: EncodedResponse, part
   };
 }
 
-/** Where the sparse index shows the record: under what has to be done with it next, at the time when it may be done. */
+/**
+ * Where the sparse index shows the record: under what has to be done with it next, at the time when it may be done.
+ * `lateAt` is when no worker is to come for it any more, and the sweeper is.
+ */
 export function dueOf(record: IdempotencyRecord, isRequestKept: boolean): Item {
   const shard = shardOf(recordIdText(record), shardCount);
   switch (record.state) {
@@ -135,13 +138,17 @@ export function dueOf(record: IdempotencyRecord, isRequestKept: boolean): Item {
       return indexed("lease", shard, record.leaseUntil);
     case "pending": {
       const { resumeAfter, expiresAt } = record;
-      return indexed("pending", shard, isRequestKept ? Math.min(resumeAfter, expiresAt) : expiresAt);
+      const next = isRequestKept ? Math.min(resumeAfter, expiresAt) : expiresAt;
+      return { ...indexed("unfinished", shard, next), lateAt: number(expiresAt) };
     }
-    case "failed_retryable":
-      if (record.resumeAfter !== undefined) {
-        return isRequestKept ? indexed("resume", shard, record.resumeAfter) : {};
+    case "failed_retryable": {
+      const { resumeAfter, expiresAt } = record;
+      if (isSettled(record)) return indexed("reap", shard, expiresAt);
+      if (resumeAfter === undefined) {
+        return { ...indexed("unfinished", shard, expiresAt), lateAt: number(expiresAt) };
       }
-      return indexed(isSettled(record) ? "reap" : "abandon", shard, record.expiresAt);
+      return isRequestKept ? indexed("unfinished", shard, resumeAfter) : {};
+    }
     case "unknown":
       return record.escalatedAt === undefined ? indexed("reconcile", shard, record.reconcileAfter) : {};
     case "completed":

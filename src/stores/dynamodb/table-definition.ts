@@ -41,7 +41,7 @@ export function tableDefinition(table: string) {
         // Only what is needed to choose among what is due; everything else is read from the table, consistently.
         Projection: {
           ProjectionType: "INCLUDE",
-          NonKeyAttributes: ["expiresAt", "messages", "entry"],
+          NonKeyAttributes: ["lateAt", "messages", "entry"],
         },
       },
     ],

@@ -28,10 +28,10 @@ import {
 import { inParallel } from "./concurrency.ts";
 import { type Context, forgiving } from "./context.ts";
 import { findDue } from "./due.ts";
-import type { Expression } from "./expression.ts";
 import { keyOf } from "./keys.ts";
 import type { Entry } from "./record-item.ts";
 import type { Change } from "./records.ts";
+import type { Condition } from "./table.ts";
 import { moment, number, text, textIn } from "./values.ts";
 
 /*
@@ -46,8 +46,7 @@ export async function sweep(
   const now = context.now();
   const jobs = [
     { job: "lease", until: now - context.clockSkewMs },
-    { job: "pending", until: now, filter: expiredBy(now) },
-    { job: "abandon", until: now },
+    { job: "unfinished", until: now, filter: isLate(now) },
   ] as const;
   const counts = { unknown: 0, retryable: 0, unclaimed: 0 };
   const ended = await changeDue(context, jobs, options.limit, (entry) =>
@@ -84,10 +83,8 @@ function swept(
 
 export async function claimResumable(context: Context, options: ClaimOptions): Promise<ResumableClaim> {
   const now = context.now();
-  const jobs = [
-    { job: "pending", until: now, filter: expiredBy(now, ">") },
-    { job: "resume", until: now },
-  ] as const;
+  const filter: Condition = (expression) => `NOT ${isLate(now)(expression)}`;
+  const jobs = [{ job: "unfinished", until: now, filter }] as const;
   const answers = await changeDue(context, jobs, options.limit, (entry) => taken(entry, options, now));
   const claimed = answers.filter((answer) => answer !== "gave up");
   return { claimed, gaveUp: answers.length - claimed.length };
@@ -219,6 +216,6 @@ async function changeDue<Answer>(
 /** The index was out of date, or somebody else came first. */
 const notDue = { answer: undefined };
 
-function expiredBy(now: number, comparison: "<=" | ">" = "<="): (expression: Expression) => string {
-  return (expression) => `${expression.name("expiresAt")} ${comparison} ${expression.value(number(now))}`;
+function isLate(now: number): Condition {
+  return (expression) => `${expression.name("lateAt")} <= ${expression.value(number(now))}`;
 }
