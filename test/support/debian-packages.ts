@@ -53,6 +53,12 @@ export async function unpackDebianPackages({ packages, prepare }: UnpackOptions)
   }
 }
 
+/** Where the libraries of unpacked packages are, for `LD_LIBRARY_PATH`. */
+export function librariesOf(home: string): string {
+  const machine = { x64: "x86_64", arm64: "aarch64" }[process.arch as string] ?? process.arch;
+  return join(home, `usr/lib/${machine}-linux-gnu`);
+}
+
 async function download(packages: readonly string[], work: string): Promise<void> {
   // The lists of packages may be missing or old, as in most images, and only root may refresh the system's own.
   const [lists, archives, target] = ["state/lists/partial", "cache/archives/partial", "packages"].map(

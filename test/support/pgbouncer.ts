@@ -2,7 +2,7 @@ import { chmod, mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client } from "pg";
-import { onPath, unpackDebianPackages } from "./debian-packages.ts";
+import { librariesOf, onPath, unpackDebianPackages } from "./debian-packages.ts";
 import { freePorts, type ServerProcess, startServerProcess } from "./server-process.ts";
 
 /**
@@ -62,9 +62,7 @@ async function findPgBouncer(): Promise<{ command: string; env: Record<string, s
   if (installed !== undefined) return { command: installed, env: {} };
   try {
     const home = await unpackDebianPackages({ packages: ["pgbouncer", "libevent-2.1-7", "libc-ares2"] });
-    const machine = { x64: "x86_64", arm64: "aarch64" }[process.arch as string] ?? process.arch;
-    const libraries = join(home, `usr/lib/${machine}-linux-gnu`);
-    return { command: join(home, "usr/sbin/pgbouncer"), env: { LD_LIBRARY_PATH: libraries } };
+    return { command: join(home, "usr/sbin/pgbouncer"), env: { LD_LIBRARY_PATH: librariesOf(home) } };
   } catch (cause) {
     throw new Error(
       "No PgBouncer for the tests: put pgbouncer on PATH, or run where apt-get can download Debian's package (no root needed).",

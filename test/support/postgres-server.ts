@@ -1,15 +1,15 @@
 import { type ChildProcess, execFile, spawn, spawnSync } from "node:child_process";
-import { randomBytes, randomInt } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
 import { chown, mkdtemp, realpath } from "node:fs/promises";
 import { createRequire } from "node:module";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join, relative } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { Client } from "pg";
+import { lastingPort } from "./server-process.ts";
 
 /** A real Postgres of one's own: it can be stopped, killed and paused without disturbing other tests. */
 export interface PostgresServer {
@@ -174,7 +174,7 @@ export async function startPostgres(options: StartPostgresOptions = {}): Promise
     bin = await findBinaries({ only: options.binaries, user, folder });
     await initialise();
     for (let attempt = 1; ; attempt++) {
-      port = await freePort();
+      port = await lastingPort();
       try {
         await start();
         return server;
@@ -342,25 +342,6 @@ function linkLibraries(packageFolder: string): void {
   for (const { source, target } of links) {
     const link = join(packageFolder, target);
     if (!existsSync(link)) symlinkSync(relative(dirname(target), source), link);
-  }
-}
-
-/**
- * A port below the ephemeral ranges (from 32768 on Linux): while the server is stopped, an outgoing connection can
- * neither be given its port nor, by a reconnecting client's bad luck, connect to itself.
- */
-async function freePort(): Promise<number> {
-  for (;;) {
-    const port = randomInt(15_000, 32_000);
-    const probe = createServer();
-    const free = await new Promise<boolean>((resolve) => {
-      probe.once("error", () => resolve(false));
-      probe.listen(port, "127.0.0.1", () => resolve(true));
-    });
-    if (!free) continue;
-    probe.close();
-    await once(probe, "close");
-    return port;
   }
 }
 

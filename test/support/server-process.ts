@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 
@@ -84,4 +85,23 @@ export async function freePorts(count: number): Promise<number[]> {
   const ports = probes.map((probe) => (probe.address() as AddressInfo).port);
   await Promise.all(probes.map((probe) => once(probe.close(), "close")));
   return ports;
+}
+
+/**
+ * A port below the ephemeral ranges (from 32768 on Linux): while the server is stopped, an outgoing connection can
+ * neither be given its port nor, by a reconnecting client's bad luck, connect to itself.
+ */
+export async function lastingPort(): Promise<number> {
+  for (;;) {
+    const port = randomInt(15_000, 32_000);
+    const probe = createServer();
+    const free = await new Promise<boolean>((resolve) => {
+      probe.once("error", () => resolve(false));
+      probe.listen(port, "127.0.0.1", () => resolve(true));
+    });
+    if (!free) continue;
+    probe.close();
+    await once(probe, "close");
+    return port;
+  }
 }
