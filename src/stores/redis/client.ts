@@ -1,0 +1,58 @@
+import { ConfigError } from "../../core/errors.ts";
+import { type IoredisClient, IoredisLink, isIoredis } from "./ioredis.ts";
+import { isNodeRedis, isNodeRedisPoolOrSentinel, type NodeRedisClient, NodeRedisLink } from "./node-redis.ts";
+
+/**
+ * A client of the user's own: of the package ioredis a `Redis` (one that was made with `sentinels` as well) or a
+ * `Cluster`; of the package redis what `createClient` or `createCluster` gives.
+ */
+export type RedisClient = IoredisClient | NodeRedisClient;
+
+export type RedisArgument = string | Buffer;
+export type RedisReply = Buffer | string | number | null | readonly RedisReply[];
+
+/**
+ * What is needed of a client library. It opens connections of its own, with the options of the user's client: so that
+ * nothing is sent late (a command that could not be sent is refused instead of queued, and one that was sent is not
+ * sent again by a single server's client), and nothing that the client is otherwise used for waits behind a script.
+ */
+export interface RedisLink {
+  readonly isCluster: boolean;
+  /** What the user's client puts before each key. It has to be part of the keys here. */
+  readonly keyPrefix: string;
+  /** Sends a command to whoever serves the key. Rejects soon if there is no connection. */
+  send(key: string, args: readonly RedisArgument[]): Promise<RedisReply>;
+  /** The same command to every primary. */
+  sendToAll(args: readonly RedisArgument[]): Promise<readonly RedisReply[]>;
+  /** A connection that hears what is published. In a cluster the channels are sharded ones. */
+  listen(listener: ChannelListener): RedisListening;
+  /** Closes what was opened here; the user's client stays as it is. */
+  close(): Promise<void>;
+}
+
+export interface ChannelListener {
+  heard(channel: string, message: Buffer): void;
+  /** Everything that is published on the channels from now on is heard. Never called for a cluster. */
+  connected(): void;
+  /** From now on something may be missed, until `connected` is called again. */
+  interrupted(): void;
+}
+
+export interface RedisListening {
+  /** Resolves when the channel is heard. Subscribes again by itself after an interruption. */
+  subscribe(channel: string): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Finds out which library a client is of. */
+export function linkOf(client: RedisClient): RedisLink {
+  if (isIoredis(client)) return new IoredisLink(client);
+  if (isNodeRedis(client)) return new NodeRedisLink(client);
+  const what = isNodeRedisPoolOrSentinel(client)
+    ? "a pool or a sentinel client of the package redis is not supported"
+    : "this is no client that redisStore knows";
+  throw new ConfigError(
+    `${what}: pass new Redis(…) or new Cluster(…) of the package ioredis (for Sentinel, new Redis({ sentinels, name })), ` +
+      "or createClient(…) or createCluster(…) of the package redis",
+  );
+}
