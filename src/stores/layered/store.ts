@@ -65,11 +65,12 @@ function checked(
     if (Number.isSafeInteger(value) && value > 0) continue;
     throw new ConfigError(`${name} is ${value} and must be a whole number above 0`);
   }
-  if (typeof inFlight !== "boolean") throw new ConfigError(`inFlight is "${inFlight}" and must be true or false`);
+  if (typeof inFlight !== "boolean")
+    throw new ConfigError(`inFlight is "${inFlight}" and must be true or false`);
   if (inFlight && !canPledge) {
     throw new ConfigError(
       'inFlight is true, and with lock: "advisory" an execution ends as soon as its process does, which Redis would not ' +
-        "know: leave out inFlight, or leave lock at \"lease\"",
+        'know: leave out inFlight, or leave lock at "lease"',
     );
   }
   return { prefix, frontTimeoutMs, entryBytesMax, inFlight };
