@@ -18,16 +18,15 @@ export interface OpenClient {
   close(): Promise<unknown>;
 }
 
-export const redisLibraries: Readonly<Record<string, (url: string) => OpenClient>> = {
-  ioredis(url) {
-    const client = new Redis(url, { lazyConnect: true });
-    return { client, close: async () => client.disconnect() };
-  },
-  "node-redis"(url) {
-    const client = createClient({ url });
-    return { client, close: async () => {} };
-  },
-};
+export function ioredis(url: string): OpenClient {
+  const client = new Redis(url, { lazyConnect: true });
+  return { client, close: async () => client.disconnect() };
+}
+
+/** Never connected itself: the store opens a connection of its own. */
+export function nodeRedis(url: string): OpenClient {
+  return { client: createClient({ url }), close: async () => {} };
+}
 
 type Tx = TransactionOf<pg.Pool>;
 

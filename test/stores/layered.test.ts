@@ -6,7 +6,7 @@ import { migrate } from "../../src/stores/postgres/store.ts";
 import { runStoreContract } from "../../src/testing/index.ts";
 import { freshDatabase } from "../support/database.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
-import { inUse, layeredOver, type OpenClient, redisLibraries } from "./layered-support.ts";
+import { inUse, ioredis, layeredOver, nodeRedis, type OpenClient } from "./layered-support.ts";
 import { businessTable } from "./postgres-support.ts";
 
 interface Subject {
@@ -16,16 +16,12 @@ interface Subject {
   readonly isDown?: boolean;
 }
 
-const { ioredis, "node-redis": nodeRedis } = redisLibraries;
-
 const subjects: Readonly<Record<string, Subject>> = {
-  ...(ioredis && { "ioredis in front of Postgres": { open: ioredis } }),
-  ...(nodeRedis && { "node-redis in front of Postgres": { open: nodeRedis } }),
-  ...(ioredis && {
-    "ioredis in front of Postgres with advisory locks": { open: ioredis, postgres: { lock: "advisory" } },
-  }),
-  ...(ioredis && { "ioredis without a server": { open: ioredis, isDown: true } }),
-  ...(nodeRedis && { "node-redis without a server": { open: nodeRedis, isDown: true } }),
+  "ioredis in front of Postgres": { open: ioredis },
+  "node-redis in front of Postgres": { open: nodeRedis },
+  "ioredis in front of Postgres with advisory locks": { open: ioredis, postgres: { lock: "advisory" } },
+  "ioredis without a server": { open: ioredis, isDown: true },
+  "node-redis without a server": { open: nodeRedis, isDown: true },
 };
 
 let redis: RedisServer;

@@ -35,7 +35,8 @@ export class Pledges {
   /** An execution has begun, and may take long. */
   watch(): void {
     if (this.#timer !== undefined || this.#isClosed) return;
-    this.#timer = setTimeout(() => this.#round(), roundMs).unref();
+    this.#timer = setTimeout(() => this.#round(), roundMs);
+    this.#timer.unref();
   }
 
   close(): void {
