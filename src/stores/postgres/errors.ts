@@ -10,7 +10,7 @@ export function storeError(cause: unknown): StoreError {
       { cause },
     );
   }
-  if (code === undefinedFunction && /latchkey_\w+_(batch|one)/.test(String(message))) {
+  if (code === undefinedFunction && /latchkey_(\w+_(batch|one)|bust_generation)/.test(String(message))) {
     return new StoreError(
       "the Latchkey tables in this database are of an older version: run migrate(pool) from latchkey/postgres first",
       { cause },
