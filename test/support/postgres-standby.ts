@@ -9,6 +9,8 @@ import { type PostgresServer, startPostgres } from "./postgres-server.ts";
 export interface PostgresPair {
   readonly primary: PostgresServer;
   readonly standby: PostgresServer;
+  /** The standby hears nothing of the primary any more, as if the network between them had failed. */
+  disconnect(): Promise<void>;
   /** Whatever became of the primary: the standby is the primary from now on, and has no standby of its own yet. */
   promote(): Promise<void>;
   /**
@@ -35,6 +37,14 @@ export async function startPostgresPair({ synchronous }: { synchronous: boolean 
     },
     get standby() {
       return standby;
+    },
+    async disconnect() {
+      const owner = await stat(primary.dataDir);
+      // "all" means every database, and not replication.
+      await writeOwned(join(primary.dataDir, "pg_hba.conf"), "host all all 127.0.0.1/32 trust\n", owner);
+      await ask(primary.url, "SELECT pg_reload_conf()");
+      await ask(primary.url, "SELECT pg_terminate_backend(pid) FROM pg_stat_replication");
+      await until(async () => (await ask(primary.url, "SELECT FROM pg_stat_replication")).length === 0);
     },
     async promote() {
       await ask(standby.url, "SELECT pg_promote(true, 30)");
@@ -69,22 +79,25 @@ async function startStandby(
     settings: { ...settings, primary_conninfo: conninfo },
     seed: (dataDir) => copyRunning(primary, dataDir),
   });
-  const deadline = performance.now() + streamsWithinMs;
-  for (;;) {
-    const [row] = await ask<{ streams: boolean }>(
-      primary.url,
-      "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming' AND replay_lsn IS NOT NULL) AS streams",
-    );
-    if (row?.streams) return standby;
-    if (performance.now() > deadline) {
-      await standby.remove();
-      throw new Error(`The standby did not stream within ${streamsWithinMs} ms.`);
-    }
+  const streams = "SELECT FROM pg_stat_replication WHERE state = 'streaming' AND replay_lsn IS NOT NULL";
+  try {
+    await until(async () => (await ask(primary.url, streams)).length > 0);
+    return standby;
+  } catch (error) {
+    await standby.remove();
+    throw error;
+  }
+}
+
+async function until(asked: () => Promise<boolean>): Promise<void> {
+  const deadline = performance.now() + patienceMs;
+  while (!(await asked())) {
+    if (performance.now() > deadline) throw new Error(`not within ${patienceMs} ms: ${asked}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
 
-const streamsWithinMs = 15_000;
+const patienceMs = 15_000;
 
 async function copyRunning(primary: PostgresServer, dataDir: string): Promise<void> {
   const client = new Client({ connectionString: primary.url });
@@ -98,18 +111,19 @@ async function copyRunning(primary: PostgresServer, dataDir: string): Promise<vo
     await client.query(start);
     await copyFolder(primary.dataDir, dataDir);
     const { rows } = await client.query<{ labelfile: string }>(stop);
-    const { uid, gid } = await stat(primary.dataDir);
-    for (const [name, text] of [
-      ["backup_label", rows[0]?.labelfile ?? ""] as const,
-      ["standby.signal", ""] as const,
-    ]) {
-      await writeFile(join(dataDir, name), text);
-      await chown(join(dataDir, name), uid, gid);
-    }
+    const owner = await stat(primary.dataDir);
+    await writeOwned(join(dataDir, "backup_label"), rows[0]?.labelfile ?? "", owner);
+    await writeOwned(join(dataDir, "standby.signal"), "", owner);
     for (const own of ["postmaster.pid", "postmaster.opts"]) await rm(join(dataDir, own), { force: true });
   } finally {
     await client.end();
   }
+}
+
+/** Whoever runs the servers may not be who runs the tests. */
+async function writeOwned(path: string, text: string, owner: { uid: number; gid: number }): Promise<void> {
+  await writeFile(path, text);
+  await chown(path, owner.uid, owner.gid);
 }
 
 const marks = {
