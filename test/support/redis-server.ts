@@ -87,7 +87,7 @@ export async function startRedisCluster(options: RedisOptions = {}): Promise<Red
   const alive = new Set(ports);
   return {
     nodes: ports.map((port) => ({ host: "127.0.0.1", port })),
-    url: `redis://127.0.0.1:${first}`,
+    url: `redis-cluster://${ports.map((port) => `127.0.0.1:${port}`).join(",")}`,
     async killPrimaryOf(key) {
       const port = await primaryOf(key, [...alive]);
       alive.delete(port);
