@@ -128,6 +128,8 @@ async function openDynamodb(url: string, options: OpenStoreOptions): Promise<Sto
   const endpoint = searchParams.get("endpoint");
   const client = new DynamoDBClient({
     region,
+    // The SDK's fifty would be the limit of what the whole process can do.
+    requestHandler: { httpAgent: { maxSockets }, httpsAgent: { maxSockets } },
     ...(endpoint === null ? {} : { endpoint }),
     ...(username === "" ? {} : { credentials: credentialsOf(username, password) }),
   });
@@ -137,6 +139,8 @@ async function openDynamodb(url: string, options: OpenStoreOptions): Promise<Sto
     end: async () => client.destroy(),
   });
 }
+
+const maxSockets = 256;
 
 /** Without them the SDK looks in the environment, in the profile and at the machine's role, as it always does. */
 function credentialsOf(username: string, password: string) {
@@ -152,11 +156,16 @@ async function opened<Tx>(parts: {
   try {
     await parts.prepare?.();
     const store = parts.store() as Store;
-    const close = store.close.bind(store);
+    const closeStore = store.close.bind(store);
+    let closed: Promise<void> | undefined;
+    const close = async () => {
+      await closeStore();
+      await parts.end();
+    };
     return Object.assign(store, {
-      async close() {
-        await close();
-        await parts.end();
+      close() {
+        closed ??= close();
+        return closed;
       },
     });
   } catch (error) {

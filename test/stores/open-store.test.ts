@@ -74,6 +74,7 @@ describe.each(Object.entries(kinds))("a store by a URL with %s", (kind, start) =
     const reopened = await openStore(named.url);
     expect((await reopened.reserve(again(wanted))).kind).toBe("replay");
     await reopened.close();
+    await reopened.close();
     // The SDK would open connections again for whoever goes on asking.
     if (kind === "dynamodb://") return;
     await expect(reopened.reserve(again(wanted))).rejects.toThrow(Error);

@@ -252,7 +252,7 @@ async function primaryOf(key: string, ports: readonly number[]): Promise<number>
 
 const lastingPorts = (count: number) => Promise.all(Array.from({ length: count }, () => lastingPort()));
 
-async function findRedis(): Promise<{ command: string; env: Record<string, string> }> {
+export async function findRedis(): Promise<{ command: string; env: Record<string, string> }> {
   const installed = onPath("redis-server") ?? onPath("valkey-server");
   if (installed !== undefined) return { command: installed, env: {} };
   try {
