@@ -33,7 +33,7 @@ export function decodeRecord(id: RecordId, value: Buffer): IdempotencyRecord | u
   if (value[0] !== version) throw unreadable(value[0]);
   if (value[1] === goneState) return undefined;
   const state = states[Number(value[1]) - 1];
-  const at = value.readUIntBE(22, 6);
+  const at = value.readUIntBE(8, 6);
   const escalatedAt = value.readUIntBE(34, 6);
   const count = value.readUInt32BE(40);
   let end = headBytes;
@@ -50,13 +50,13 @@ export function decodeRecord(id: RecordId, value: Buffer): IdempotencyRecord | u
     scope: id.scope,
     key: id.key,
     fingerprint,
-    fence: value.readUInt32BE(6),
-    onCrash: onCrashes[Number(value[2])] ?? "reconcile",
+    fence: value.readUInt32BE(24),
+    onCrash: onCrashes[Number(value[20])] ?? "reconcile",
     reconcileAfterMs: value.readUIntBE(28, 6),
     route: decodeRoute(route),
     progress: decodeProgress(progress || null),
-    createdAt: value.readUIntBE(10, 6),
-    expiresAt: value.readUIntBE(16, 6),
+    createdAt: value.readUIntBE(14, 6),
+    expiresAt: value.readUIntBE(2, 6),
   };
   switch (state) {
     case "pending":
