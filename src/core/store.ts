@@ -89,7 +89,7 @@ export interface Store<Tx = unknown> {
 
   /**
    * Calls `lost` when every lease that this process holds has ended at once, before a heartbeat would learn it: the
-   * session that owned them is gone.
+   * session that owned them is gone. Present only where a lease can end before its time.
    */
   onOwnershipLost?(lost: () => void): void;
 
@@ -98,6 +98,13 @@ export interface Store<Tx = unknown> {
    * of records. Present only where the store also knows when a bust may have been missed.
    */
   onBusted?(listener: BustListener): BustNames;
+
+  /**
+   * What changes with every bust, in the same transaction, so that whoever keeps answers outside of this process can
+   * name them by it: what was kept under another generation is not looked at any more. It was never used before, and
+   * also changes where the store itself may have gone back in time. Present only where `onBusted` is.
+   */
+  bustGeneration?(): Promise<BustGeneration>;
 
   /** Gives back what the store itself opened; a pool that the user passed in stays open. */
   close(): Promise<void>;
@@ -280,6 +287,12 @@ export interface BustListener {
 
 /** What a record is called when its bust is told: an id is nobody's business on a channel that others may hear. */
 export type BustNames = (id: RecordId) => string;
+
+/** The generation at a moment between asking and being answered, and what the store's clock said at that moment. */
+export interface BustGeneration {
+  readonly generation: string;
+  readonly now: number;
+}
 
 /** A record as it is now, on the store's clock. */
 export interface Reading {

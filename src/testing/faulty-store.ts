@@ -100,6 +100,7 @@ export function faultyStore(options: {
     ...(store.watch === undefined ? {} : { watch: store.watch.bind(store) }),
     ...(store.onOwnershipLost === undefined ? {} : { onOwnershipLost: store.onOwnershipLost.bind(store) }),
     ...(store.onBusted === undefined ? {} : { onBusted: store.onBusted.bind(store) }),
+    ...(store.bustGeneration === undefined ? {} : { bustGeneration: store.bustGeneration.bind(store) }),
     close: () => store.close(),
   };
 }

@@ -99,6 +99,7 @@ export async function businessTable(client: PostgresClient): Promise<Business<Tr
 export const unheard = {
   push: "it was not told to listen",
   "bust news": "it was not told to listen",
+  "bust generation": "it was not told to listen",
   "outbox push": "it was not told to listen",
 };
 

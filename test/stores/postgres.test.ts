@@ -18,6 +18,8 @@ interface Subject {
   readonly batchesOfOne?: boolean;
 }
 
+const hiddenInterruptions = "the driver listens again by itself, and does not tell when it could not";
+
 const subjects: Readonly<Record<string, Subject>> = {
   "a pg pool": { open: pgPool, lacks: unheard },
   "a pg pool that listens": { open: pgPool, options: { listen: true } },
@@ -25,7 +27,7 @@ const subjects: Readonly<Record<string, Subject>> = {
   "postgres.js": {
     open: postgresSql(),
     options: { listen: true },
-    lacks: { "bust news": "the driver listens again by itself, and does not tell when it could not" },
+    lacks: { "bust news": hiddenInterruptions, "bust generation": hiddenInterruptions },
   },
   "postgres.js that renames columns and looks up no types": {
     open: postgresSql({ transform: postgres.camel, fetch_types: false, prepare: false }),

@@ -7,6 +7,7 @@ const place = useFolder();
 const lacks = {
   push: "no process hears of another's writes to a file",
   "bust news": "no process hears of another's writes to a file",
+  "bust generation": "no process hears of another's writes to a file",
 };
 
 describe("sqlite store on a file", () => {

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { type AuditEntry, type AuditQuery, auditActors, auditReasons } from "../../core/audit.ts";
 import { decideBust } from "../../core/bust.ts";
 import { answerOf, decide, isAnswer } from "../../core/decide.ts";
@@ -14,6 +15,7 @@ import type {
   Advance,
   Bust,
   BustAnswer,
+  BustGeneration,
   BustListener,
   BustNames,
   Capabilities,
@@ -80,6 +82,7 @@ class MemoryStore implements Store {
   readonly #watchers = new Watchers();
   readonly #bustListeners = new BustListeners();
   readonly #clock: () => number;
+  #generation = randomUUID();
 
   constructor(clock: () => number) {
     this.#clock = clock;
@@ -249,6 +252,7 @@ class MemoryStore implements Store {
     const answer = decideBust(record, attempt);
     if (answer.kind === "busted" && record !== undefined) {
       this.#move(record, expired(record), { by, reason });
+      this.#generation = randomUUID();
       this.#bustListeners.busted(recordIdText(id));
     }
     return answer;
@@ -257,6 +261,10 @@ class MemoryStore implements Store {
   onBusted(listener: BustListener): BustNames {
     this.#bustListeners.add(listener);
     return recordIdText;
+  }
+
+  async bustGeneration(): Promise<BustGeneration> {
+    return { generation: this.#generation, now: this.#clock() };
   }
 
   async audit(query: AuditQuery): Promise<readonly AuditEntry[]> {

@@ -1,10 +1,11 @@
 import { decideBust } from "../../core/bust.ts";
 import { StoreError } from "../../core/errors.ts";
 import type { RecordId } from "../../core/record.ts";
-import type { Bust, BustAnswer } from "../../core/store.ts";
+import type { Bust, BustAnswer, BustGeneration } from "../../core/store.ts";
+import type { Row } from "./database.ts";
 import type { Queries } from "./queries.ts";
 import { type ReadRow, recordOf } from "./rows.ts";
-import { bust as bustStatement } from "./statements/busting.ts";
+import * as statements from "./statements/busting.ts";
 import { read } from "./statements/records.ts";
 import { recordName } from "./statements/sql.ts";
 
@@ -15,7 +16,7 @@ export async function bust(
 ): Promise<BustAnswer> {
   const { scope, key } = id;
   for (let round = 0; round < roundsMax; round++) {
-    const busted = await queries.all(bustStatement, [
+    const busted = await queries.all(statements.bust, [
       scope,
       key,
       attempt ?? null,
@@ -29,6 +30,11 @@ export async function bust(
     if (answer.kind !== "busted") return answer;
   }
   throw new StoreError(`the record changed during each of ${roundsMax} attempts to bust it`);
+}
+
+/** With the clock of the same statement. */
+export function bustGeneration(queries: Queries): Promise<BustGeneration> {
+  return queries.one<BustGeneration & Row>(statements.bustGeneration);
 }
 
 /** Each but the first means that the record was settled at that very moment. */

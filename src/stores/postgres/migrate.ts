@@ -18,7 +18,7 @@ export interface MigrateOptions {
  *
  * @example
  * ```ts
- * const { applied } = await migrate(pool); // ["0001_records", "0002_operations", "0003_batches"], then []
+ * const { applied } = await migrate(pool); // ["0001_records", "0002_operations", …], then []
  * ```
  */
 export async function migrate(

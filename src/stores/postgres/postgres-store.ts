@@ -7,6 +7,7 @@ import type {
   Advance,
   Bust,
   BustAnswer,
+  BustGeneration,
   BustListener,
   BustNames,
   Capabilities,
@@ -31,7 +32,7 @@ import type {
 } from "../../core/store.ts";
 import { BustListeners } from "../bust-listeners.ts";
 import { Watchers } from "../watchers.ts";
-import { bust, bustedName } from "./busting.ts";
+import { bust, bustedName, bustGeneration } from "./busting.ts";
 import { type Calls, gatheredCalls, plainCalls } from "./calls.ts";
 import type { Database } from "./database.ts";
 import { PostgresOutbox } from "./outbox.ts";
@@ -77,6 +78,8 @@ export class PostgresStore<Tx> implements Store<Tx> {
   readonly outbox: Outbox;
   readonly watch?: (id: RecordId, wake: () => void) => Promise<Unwatch>;
   readonly onBusted?: (listener: BustListener) => BustNames;
+  readonly bustGeneration?: () => Promise<BustGeneration>;
+  readonly onOwnershipLost?: (lost: () => void) => void;
   readonly #database: Database<Tx>;
   readonly #queries: Queries;
   readonly #calls: Calls;
@@ -103,7 +106,10 @@ export class PostgresStore<Tx> implements Store<Tx> {
       opened: () => this.#bustListeners.listening(),
       ended: () => this.#loseSession(),
     };
-    if (lock === "advisory") this.#owner = owningSession(database.push, hooks);
+    if (lock === "advisory") {
+      this.#owner = owningSession(database.push, hooks);
+      this.onOwnershipLost = (lost) => void this.#lost.add(lost);
+    }
     const push = this.#owner ?? (listen ? listenerOf(database.push, hooks) : undefined);
     this.#push = push;
     if (push?.keepOpen !== undefined) {
@@ -112,6 +118,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
         push.keepOpen?.();
         return recordName;
       };
+      this.bustGeneration = () => bustGeneration(this.#queries);
     }
     if (push !== undefined) this.watch = (id, wake) => this.#watch(push, id, wake);
     this.outbox = new PostgresOutbox(this.#queries, push && { push, watchers: this.#watchers });
@@ -192,10 +199,6 @@ export class PostgresStore<Tx> implements Store<Tx> {
     return this.#reaper.reap(options);
   }
 
-  onOwnershipLost(lost: () => void): void {
-    this.#lost.add(lost);
-  }
-
   async close(): Promise<void> {
     await this.#push?.close();
   }
@@ -232,7 +235,6 @@ export class PostgresStore<Tx> implements Store<Tx> {
   /** Nobody owns anything without an owning session, and nobody hears without any. */
   #loseSession(): void {
     this.#bustListeners.interrupted();
-    if (this.#owner === undefined) return;
     for (const lost of this.#lost) lost();
   }
 }

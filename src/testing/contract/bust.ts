@@ -178,6 +178,56 @@ export const bustCases: readonly ContractCase[] = [
     },
   },
   {
+    name: "the generation of answers changes with every bust, is never used again, and changes with nothing else",
+    needs: "bust generation",
+    async run({ store }) {
+      const generation = async () => {
+        const answer = await store.bustGeneration?.();
+        return answer?.generation ?? assert.fail("the store has no generations");
+      };
+      const seen = [await generation()];
+      for (let busts = 0; busts < 3; busts += 1) {
+        const request = await completed(store);
+        await store.reserve(again(request));
+        await store.bust(fresh(), wrongPrice);
+        await store.bust(request, { ...wrongPrice, attempt: 7 });
+        assert.equal(await generation(), seen.at(-1));
+        await store.bust(request, wrongPrice);
+        seen.push(await generation());
+      }
+      assert.equal(new Set(seen).size, 4);
+    },
+  },
+  {
+    name: "busts at once: whoever asks for the generation after one of them does not get one from before it",
+    needs: "bust generation",
+    async run({ store }) {
+      const requests = await Promise.all(Array.from({ length: 10 }, () => completed(store)));
+      const before = await store.bustGeneration?.();
+      const after = await Promise.all(
+        requests.map(async (request) => {
+          const old = await store.bustGeneration?.();
+          assert.deepEqual(await store.bust(request, wrongPrice), { kind: "busted" });
+          return [old, await store.bustGeneration?.()];
+        }),
+      );
+      for (const [old, next] of after) {
+        assert.notEqual(next?.generation, old?.generation);
+        assert.notEqual(next?.generation, before?.generation);
+      }
+    },
+  },
+  {
+    name: "the generation comes with the store's clock, at a moment between asking and being answered",
+    needs: "bust generation",
+    async run({ store }) {
+      const before = (await store.read(fresh())).now;
+      const answer = await store.bustGeneration?.();
+      const after = (await store.read(fresh())).now;
+      assert.ok(answer !== undefined && before <= answer.now && answer.now <= after);
+    },
+  },
+  {
     name: "whoever listens is told of every bust, by the name of the record, and of nothing else",
     // A store that cannot tell other processes, or does not know when it could not, has no such verb.
     needs: "bust news",

@@ -27,7 +27,7 @@ export interface ContractCase {
 }
 
 /** What a store may lack, if it says so. */
-export type Need = "transactions" | "push" | "bust news" | "outbox push";
+export type Need = "transactions" | "push" | "bust news" | "bust generation" | "outbox push";
 
 /** Whether a store has it; the verbs and what it says about itself must agree. */
 export function has(store: Store, need: Need): boolean {
@@ -42,6 +42,12 @@ export function has(store: Store, need: Need): boolean {
       return capabilities.push;
     case "bust news":
       return store.onBusted !== undefined;
+    case "bust generation":
+      assert.ok(
+        store.bustGeneration === undefined || store.onBusted !== undefined,
+        "bustGeneration needs onBusted",
+      );
+      return store.bustGeneration !== undefined;
     case "outbox push":
       return outbox?.watch !== undefined;
     default:
