@@ -119,7 +119,7 @@ export function unpackResponse(packed: Buffer): StoredResponse {
   return decodeResponse({
     status: packed.readUInt16BE(0),
     head,
-    body: Uint8Array.prototype.slice.call(packed, bodyFrom),
+    body: new Uint8Array(packed.subarray(bodyFrom)),
   });
 }
 
@@ -135,7 +135,7 @@ export function packRequest(request: StoredRequest): Buffer {
 export function unpackRequest(packed: Buffer): StoredRequest {
   const bodyFrom = 4 + packed.readUInt32BE(0);
   const head = packed.toString("utf8", 4, bodyFrom);
-  return decodeRequest({ head, body: Uint8Array.prototype.slice.call(packed, bodyFrom) });
+  return decodeRequest({ head, body: new Uint8Array(packed.subarray(bodyFrom)) });
 }
 
 /** Of UTF-8, for each unit of UTF-16. */

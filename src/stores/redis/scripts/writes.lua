@@ -99,7 +99,7 @@ end
 -- What goes by itself at some time.
 local function setUntil(key, value, goesAt)
   local nth = #expiring
-  expiring[nth + 1], expiring[nth + 2], expiring[nth + 3] = key, value, textOf(goesAt)
+  expiring[nth + 1], expiring[nth + 2], expiring[nth + 3] = key, value, textOf(goesAt + ahead)
 end
 
 local function settledGoesAt(expiresAt, fence)
@@ -117,7 +117,7 @@ local function put(key, r, sweepAt, resumeAt, unknownAt, isSoft)
   if isSettled(r) then
     local goesAt = isSoft and math.max(r.expiresAt, now) + MEMORY_MS or settledGoesAt(r.expiresAt, r.fence)
     setUntil(key, encode(r), goesAt)
-    if r.kept == 1 then later('PEXPIREAT', requestKeyOf(key), goesAt) end
+    if r.kept == 1 then later('PEXPIREAT', requestKeyOf(key), goesAt + ahead) end
     if r.state ~= GONE then noteExpiry(tag, name, r.expiresAt, isSoft) end
   else
     setForGood(key, encode(r))
@@ -141,7 +141,7 @@ local function audit(key, r, from, by, reason)
 end
 
 local function listGoesAt(window, isSoft)
-  return math.max((window + 1) * WINDOW_MS, now) + (isSoft and MEMORY_MS or GRACE_MS)
+  return math.max((window + 1) * WINDOW_MS, now) + (isSoft and MEMORY_MS or GRACE_MS) + ahead
 end
 
 local function writeExpiry(tag, prefix, window, names)
