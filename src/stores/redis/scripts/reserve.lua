@@ -28,7 +28,7 @@ local PENDING_REPLY, ABSENT_REPLY, MISMATCH_REPLY, LATE_REPLY = '\3', '\4', '\5'
 
 -- Whoever asked has given up: what would be granted now would be nobody's.
 if ARGV[5] ~= '' and now > tonumber(ARGV[5]) then
-  return struct.pack('>I6', now) .. string.rep(LATE_REPLY, #KEYS)
+  return struct.pack('>I6', now) .. string.rep(LATE_REPLY, RECORDS)
 end
 
 -- The request that is being answered.
@@ -119,10 +119,10 @@ local function answer(value)
   return take(asked, AFTER_ABSENT, 0, 0, 0)
 end
 
-local values = redis.call('MGET', unpack(KEYS))
+local values = redis.call('MGET', unpack(KEYS, 1, RECORDS))
 local replies = { struct.pack('>I6', now) }
 local calls, position = ARGV[7], 1
-for nth = 1, #KEYS do
+for nth = 1, RECORDS do
   local draftBytes, requestBytes
   key = KEYS[nth]
   mode, leaseMs, retentionMs, draftBytes, requestBytes = struct.unpack(REQUEST, calls, position)

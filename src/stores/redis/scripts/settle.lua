@@ -63,10 +63,10 @@ local function answer(key, value, kind, fence, ms, resumeAfterMs, owner, tail)
   return struct.pack('>BI6', 0, expiresAt)
 end
 
-local values = redis.call('MGET', unpack(KEYS))
+local values = redis.call('MGET', unpack(KEYS, 1, RECORDS))
 local replies = { struct.pack('>I6', now) }
 local calls, position = ARGV[5], 1
-for nth = 1, #KEYS do
+for nth = 1, RECORDS do
   local kind, fence, ms, resumeAfterMs, ownerBytes, tailBytes = struct.unpack(SETTLEMENT, calls, position)
   local ownerFrom = position + SETTLEMENT_BYTES
   local tailFrom = ownerFrom + ownerBytes

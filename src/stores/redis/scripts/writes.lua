@@ -4,12 +4,15 @@
 -- Input:   ARGV[2]  how many bytes of a record's key are its tag; every other key of its slot begins with the same
 --          ARGV[3]  PUBLISH, or SPUBLISH in a cluster
 --          ARGV[4]  about how many entries the audit trail of a bucket has
+--          KEYS     in a cluster, behind the others, the keys that are named below with an @ and no minute: so that a node
+--                   that has handed one of them on, while its slot moves, refuses before anything is written
 --
 -- Keys of a bucket: <tag><name> a record · <tag>q<name> its request · @sweep, @resume, @unknown what workers look
 -- through, by when it is due · @windows, @softs the minutes in which records expire, @w<minute>, @s<minute> which ones
 -- · @audit · the channel !
 --#include clock
 local TAG_BYTES, PUBLISH, AUDIT_MAX = tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local RECORDS = #KEYS - (PUBLISH == 'SPUBLISH' and 6 or 0)
 
 -- How long a settled record stays past its retention: as `expired`, so that its fence goes on, and for the reaper.
 local GRACE_MS = 3600000
