@@ -278,7 +278,9 @@ describe("wake-ups", () => {
       const unwatch = await store.watch(watched, () => {
         wakes += 1;
       });
-      await store.settle(await lease(store, other), complete());
+      for (const settlement of [release, complete()]) {
+        await store.settle(await lease(store, again(other)), settlement);
+      }
       await store.renew([held], 60_000);
       await store.settle(held, complete());
       await eventually(() => wakes === 1);

@@ -147,14 +147,19 @@ describe("a server that is lost", () => {
     const client = ioredis(server);
     const store = open(client);
     const done = await execute(store);
+    const running = request();
+    await store.reserve(running);
     await client.config("SET", "maxmemory", "1");
     const asked = request();
     await expect(store.reserve(asked)).rejects.toThrow(/its memory is full/);
+    await expect(store.settle({ ...running, fence: 1 }, complete())).rejects.toThrow(/its memory is full/);
     expect((await store.reserve(again(done))).kind).toBe("replay");
     await client.config("SET", "maxmemory", "0");
     expect((await store.read(asked)).record).toBeUndefined();
-    expect(await client.zcard("{latchkey:0}@sweep")).toBe(0);
+    expect((await store.read(running)).record?.state).toBe("in_progress");
+    expect(await client.zcard("{latchkey:0}@sweep")).toBe(1);
     expect((await store.reserve(asked)).kind).toBe("execute");
+    expect((await store.settle({ ...running, fence: 1 }, complete())).kind).toBe("settled");
   });
 });
 
@@ -190,6 +195,26 @@ describe("how it is put together", () => {
       /pass \{ buckets: 4 \}/,
     );
     await execute(open(client, { prefix: "elsewhere" }));
+  });
+
+  it("a store that was closed opens nothing any more, and leaves the client as it is", async () => {
+    const server = await start();
+    const client = ioredis(server);
+    for (const each of [client, createClient({ url: server.url })]) {
+      const store = open(each);
+      await execute(store);
+      await (await store.watch?.(request(), () => {}))?.();
+      await store.close();
+      await expect(store.reserve(request())).rejects.toThrow(/the store was closed/);
+      await expect(store.watch?.(request(), () => {})).rejects.toThrow(/the store was closed/);
+    }
+    await eventually(
+      async () =>
+        String(await client.client("LIST"))
+          .trim()
+          .split("\n").length === 1,
+    );
+    expect(await client.ping()).toBe("PONG");
   });
 
   it("a client's own prefix is before every key, and its other options count as well", async () => {

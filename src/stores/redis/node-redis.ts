@@ -103,6 +103,7 @@ class Connection {
   readonly own: OwnSingle | OwnCluster;
   /** A cluster is ready once it has found its nodes; whether each of them can be reached is seen when it is asked. */
   #isClusterFound = false;
+  #isClosed = false;
   readonly #whenFound = new Set<() => void>();
 
   constructor(client: NodeRedisClient) {
@@ -115,13 +116,14 @@ class Connection {
   }
 
   get isReady(): boolean {
-    return isCluster(this.own) ? this.#isClusterFound : this.own.isReady;
+    return (isCluster(this.own) ? this.#isClusterFound : this.own.isReady) && !this.#isClosed;
   }
 
   ready(): Promise<void> {
     const { own } = this;
     return untilReady({
       isReady: () => this.isReady,
+      isClosed: () => this.#isClosed,
       connect: () => {
         if (!own.isOpen) own.connect().then(this.#found, () => {});
       },
@@ -131,6 +133,7 @@ class Connection {
   }
 
   close(): void {
+    this.#isClosed = true;
     if (this.own.isOpen) this.own.destroy();
   }
 
