@@ -41,6 +41,7 @@ export function ioredisSentinel({ sentinels, name }: RedisSentinel): OpenedClien
 export const lacks = {
   transactions: "business data is in another database",
   "outbox push": "there is no outbox without transactions",
+  "bust generation": "a server that has lost its latest writes would use one again",
 };
 
 export const clusterLacks = {

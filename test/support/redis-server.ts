@@ -38,6 +38,8 @@ export interface RedisCluster {
   readonly url: string;
   /** Ends the primary of a key as a crash would, and answers its port. */
   killPrimaryOf(key: string): Promise<number>;
+  /** Starts a node again that was killed: it follows whoever has taken its place. */
+  restart(port: number): Promise<void>;
   /** Resolves when every slot is served again, by somebody else than the node at `port`. */
   recovered(port: number): Promise<void>;
   stop(): Promise<void>;
@@ -93,6 +95,13 @@ export async function startRedisCluster(options: RedisOptions = {}): Promise<Red
       alive.delete(port);
       await servers[ports.indexOf(port)]?.kill();
       return port;
+    },
+    async restart(port) {
+      await servers[ports.indexOf(port)]?.restart();
+      alive.add(port);
+      await until("the node follows", async () =>
+        String(await ask(port, "INFO", "replication")).includes("master_link_status:up"),
+      );
     },
     recovered: (port) =>
       until("another node serves the slots", async () => {

@@ -3,6 +3,7 @@ import { StoreError } from "../../core/errors.ts";
 /** What the two libraries have in common when it comes to waiting for a connection. */
 export interface Connecting {
   isReady(): boolean;
+  isClosed(): boolean;
   /** Begins to connect, if nothing has. */
   connect(): void;
   /** Hears once that it is ready. */
@@ -15,6 +16,8 @@ const patienceMs = 2_000;
 
 /** Resolves when there is a connection, and rejects if there is none in reasonable time: nothing was sent then. */
 export function untilReady(connecting: Connecting): Promise<void> {
+  if (connecting.isClosed())
+    return Promise.reject(new StoreError("the store was closed, and nothing was sent"));
   if (connecting.isReady()) return Promise.resolve();
   return new Promise((resolve, reject) => {
     const isReady = () => {

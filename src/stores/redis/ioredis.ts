@@ -34,39 +34,34 @@ export class IoredisLink implements RedisLink {
   readonly isCluster: boolean;
   readonly keyPrefix: string;
   readonly #client: IoredisClient;
-  readonly #own: Own;
+  readonly #connection: Connection;
 
   constructor(client: IoredisClient) {
     this.#client = client;
     this.isCluster = client.isCluster;
     const { keyPrefix, redisOptions } = client.options as IoredisOptions;
     this.keyPrefix = keyPrefix ?? redisOptions?.keyPrefix ?? "";
-    this.#own = duplicateOf(client);
+    this.#connection = new Connection(client);
   }
 
   send(_key: string, args: readonly RedisArgument[]): Promise<RedisReply> {
-    const [command, ...rest] = args;
-    if (this.#own.status === "ready") return call(this.#own, String(command), rest);
-    return ready(this.#own).then(() => call(this.#own, String(command), rest));
+    const { own, isReady } = this.#connection;
+    return isReady ? call(own, args) : this.#connection.ready().then(() => call(own, args));
   }
 
   async sendToAll(args: readonly RedisArgument[]): Promise<readonly RedisReply[]> {
-    const [command, ...rest] = args;
-    await ready(this.#own);
-    const nodes = this.isCluster ? this.#own.nodes("master") : [this.#own];
-    return Promise.all(nodes.map((node) => call(node, String(command), rest)));
+    const { own } = this.#connection;
+    await this.#connection.ready();
+    const nodes = this.isCluster ? own.nodes("master") : [own];
+    return Promise.all(nodes.map((node) => call(node, args)));
   }
 
   async waitForReplicas(key: string, wait: { readonly count: number; readonly timeoutMs: number }) {
-    const args = [String(wait.count), String(wait.timeoutMs)];
-    if (!this.isCluster) return Number(await call(this.#own, "WAIT", args));
+    const { own } = this.#connection;
+    const args = ["wait", String(wait.count), String(wait.timeoutMs)];
+    if (!this.isCluster) return Number(await call(own, args));
     // A command without a key goes to any node, unless one with a key goes before it.
-    const replies = await this.#own
-      .pipeline([
-        ["exists", key],
-        ["wait", ...args],
-      ])
-      .exec();
+    const replies = await own.pipeline([["exists", key], args]).exec();
     for (const [error] of replies) if (error !== null) throw error;
     return Number(replies[1]?.[1]);
   }
@@ -76,7 +71,7 @@ export class IoredisLink implements RedisLink {
   }
 
   async close(): Promise<void> {
-    this.#own.disconnect();
+    this.#connection.close();
   }
 }
 
@@ -85,49 +80,60 @@ interface IoredisOptions {
   readonly redisOptions?: { readonly keyPrefix?: string };
 }
 
-function call(own: Own, command: string, args: RedisArgument[]): Promise<RedisReply> {
-  return own.callBuffer(command, args) as Promise<RedisReply>;
+function call(own: Own, [command, ...args]: readonly RedisArgument[]): Promise<RedisReply> {
+  return own.callBuffer(String(command), args) as Promise<RedisReply>;
 }
 
 /**
  * With the options of the user's client, except for what would send a command late or twice, or not to a primary. Within a
  * cluster a command whose connection was lost is still sent again, a bounded number of times.
  */
-function duplicateOf(client: IoredisClient, options: object = {}): Own {
-  const own = {
-    keyPrefix: "",
-    lazyConnect: true,
-    enableOfflineQueue: false,
-    enableAutoPipelining: false,
-    autoResendUnfulfilledCommands: false,
-    autoResubscribe: false,
-    maxRetriesPerRequest: 0,
-    stringNumbers: false,
-  };
-  const { autoResubscribe: _, maxRetriesPerRequest: __, ...shared } = own;
-  const ofNodes = { keyPrefix: "", autoResendUnfulfilledCommands: false };
-  const args = client.isCluster
-    ? [undefined, { ...shared, scaleReads: "master", redisOptions: ofNodes, ...options }]
-    : [{ ...own, ...options }];
-  const duplicate = client.duplicate(...(args as never[])) as Own;
-  // Whoever needs the connection is told when it asks; an event that nobody hears would end the process.
-  duplicate.on("error", () => {});
-  return duplicate;
-}
+class Connection {
+  readonly own: Own;
+  #isClosed = false;
 
-function ready(own: Own): Promise<void> {
-  return untilReady({
-    isReady: () => own.status === "ready",
-    connect: () => {
-      if (own.status === "wait" || own.status === "end") own.connect().catch(() => {});
-    },
-    once: (heard) => own.once("ready", heard),
-    off: (heard) => own.off("ready", heard),
-  });
+  constructor(client: IoredisClient, options: object = {}) {
+    const shared = {
+      keyPrefix: "",
+      lazyConnect: true,
+      enableOfflineQueue: false,
+      enableAutoPipelining: false,
+      stringNumbers: false,
+    };
+    const ofConnections = { keyPrefix: "", autoResendUnfulfilledCommands: false };
+    const args = client.isCluster
+      ? [undefined, { ...shared, scaleReads: "master", redisOptions: ofConnections, ...options }]
+      : [{ ...shared, ...ofConnections, autoResubscribe: false, maxRetriesPerRequest: 0, ...options }];
+    this.own = client.duplicate(...(args as never[])) as Own;
+    // Whoever needs the connection is told when it asks; an event that nobody hears would end the process.
+    this.own.on("error", () => {});
+  }
+
+  get isReady(): boolean {
+    return this.own.status === "ready" && !this.#isClosed;
+  }
+
+  ready(): Promise<void> {
+    const { own } = this;
+    return untilReady({
+      isReady: () => this.isReady,
+      isClosed: () => this.#isClosed,
+      connect: () => {
+        if (own.status === "wait" || own.status === "end") own.connect().catch(() => {});
+      },
+      once: (heard) => own.once("ready", heard),
+      off: (heard) => own.off("ready", heard),
+    });
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.own.disconnect();
+  }
 }
 
 class IoredisListening implements RedisListening {
-  readonly #own: Own;
+  readonly #connection: Connection;
   readonly #isCluster: boolean;
   readonly #listener: ChannelListener;
   readonly #channels = new Set<string>();
@@ -135,31 +141,33 @@ class IoredisListening implements RedisListening {
   constructor(client: IoredisClient, listener: ChannelListener) {
     this.#isCluster = client.isCluster;
     this.#listener = listener;
-    this.#own = duplicateOf(client, client.isCluster ? { shardedSubscribers: true } : {});
-    this.#own.on(
+    this.#connection = new Connection(client, client.isCluster ? { shardedSubscribers: true } : {});
+    const { own } = this.#connection;
+    own.on(
       client.isCluster ? "smessageBuffer" : "messageBuffer",
       (channel: Buffer, message: Buffer) => void listener.heard(channel.toString(), message),
     );
     if (client.isCluster) return;
-    this.#own.on("ready", () => void this.#subscribeAgain());
-    this.#own.on("close", () => listener.interrupted());
+    own.on("ready", () => void this.#subscribeAgain());
+    own.on("close", () => listener.interrupted());
   }
 
   async subscribe(channels: readonly string[]): Promise<void> {
     for (const channel of channels) this.#channels.add(channel);
-    await ready(this.#own);
+    await this.#connection.ready();
     await this.#send(channels);
   }
 
   async close(): Promise<void> {
-    this.#own.disconnect();
+    this.#connection.close();
   }
 
   async #send(channels: readonly string[]): Promise<void> {
+    const { own } = this.#connection;
     if (this.#isCluster) {
-      await Promise.all(channels.map((channel) => this.#own.ssubscribe(channel)));
+      await Promise.all(channels.map((channel) => own.ssubscribe(channel)));
     } else {
-      await this.#own.subscribe(...channels);
+      await own.subscribe(...channels);
       this.#listener.connected();
     }
   }

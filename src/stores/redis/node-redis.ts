@@ -3,7 +3,7 @@ import { untilReady } from "./connecting.ts";
 
 /** What tells a client of the package redis, and what is used of it. */
 export interface NodeRedisClient {
-  readonly isReady: boolean;
+  readonly isOpen: boolean;
   sendCommand(...args: never[]): Promise<unknown>;
   duplicate(...args: never[]): unknown;
 }
@@ -21,7 +21,6 @@ type Heard = (message: Buffer, channel: Buffer) => void;
 
 /** Connections that were opened here, of one server or of a cluster. */
 interface Own {
-  readonly isReady: boolean;
   readonly isOpen: boolean;
   connect(): Promise<unknown>;
   destroy(): void;
@@ -30,6 +29,7 @@ interface Own {
   off(event: string, listener: () => void): unknown;
 }
 interface OwnSingle extends Own {
+  readonly isReady: boolean;
   sendCommand(args: readonly RedisArgument[], options: object): Promise<RedisReply>;
   subscribe(channels: string[], heard: Heard, isBuffer: true): Promise<void>;
 }
@@ -50,24 +50,24 @@ export class NodeRedisLink implements RedisLink {
   readonly isCluster: boolean;
   readonly keyPrefix: string;
   readonly #client: NodeRedisClient;
-  readonly #own: OwnSingle | OwnCluster;
+  readonly #connection: Connection;
 
   constructor(client: NodeRedisClient) {
     this.#client = client;
-    this.#own = duplicateOf(client);
-    this.isCluster = isCluster(this.#own);
+    this.#connection = new Connection(client);
+    this.isCluster = isCluster(client);
     // Commands that are sent as they are do not get it by themselves.
     this.keyPrefix = String((client as { _keyPrefix?: unknown })._keyPrefix ?? "");
   }
 
   send(key: string, args: readonly RedisArgument[]): Promise<RedisReply> {
-    if (this.#own.isReady) return call(this.#own, key, args);
-    return ready(this.#own).then(() => call(this.#own, key, args));
+    const { own, isReady } = this.#connection;
+    return isReady ? call(own, key, args) : this.#connection.ready().then(() => call(own, key, args));
   }
 
   async sendToAll(args: readonly RedisArgument[]): Promise<readonly RedisReply[]> {
-    const own = this.#own;
-    await ready(own);
+    const { own } = this.#connection;
+    await this.#connection.ready();
     if (!isCluster(own)) return [await own.sendCommand(args, asBuffers)];
     return Promise.all(
       own.masters.map(async (node) => (await own.nodeClient(node)).sendCommand(args, asBuffers)),
@@ -83,7 +83,7 @@ export class NodeRedisLink implements RedisLink {
   }
 
   async close(): Promise<void> {
-    if (this.#own.isOpen) this.#own.destroy();
+    this.#connection.close();
   }
 }
 
@@ -94,69 +94,96 @@ function call(own: OwnSingle | OwnCluster, key: string, args: readonly RedisArgu
   return isCluster(own) ? own.sendCommand(key, false, args, asBuffers) : own.sendCommand(args, asBuffers);
 }
 
-function isCluster(own: object): own is OwnCluster {
-  return "sSubscribe" in own && "nodeClient" in own;
+function isCluster(client: object): client is OwnCluster {
+  return "sSubscribe" in client && "nodeClient" in client;
 }
 
 /** With the options of the user's client, except that nothing waits for a connection to be sent later. */
-function duplicateOf(client: NodeRedisClient): OwnSingle | OwnCluster {
-  const { _options } = client as { _options?: { readonly defaults?: object } };
-  const atOnce = { disableOfflineQueue: true };
-  const overrides = isCluster(client) ? { defaults: { ..._options?.defaults, ...atOnce } } : atOnce;
-  const own = client.duplicate(...([overrides] as never[])) as OwnSingle | OwnCluster;
-  // Whoever needs the connection is told when it asks; an event that nobody hears would end the process.
-  own.on("error", () => {});
-  return own;
-}
+class Connection {
+  readonly own: OwnSingle | OwnCluster;
+  /** A cluster is ready once it has found its nodes; whether each of them can be reached is seen when it is asked. */
+  #isClusterFound = false;
+  #isClosed = false;
+  readonly #whenFound = new Set<() => void>();
 
-function ready(own: OwnSingle | OwnCluster): Promise<void> {
-  // A cluster says something else than a single connection when it can be used.
-  const event = isCluster(own) ? "connect" : "ready";
-  return untilReady({
-    isReady: () => own.isReady,
-    connect: () => {
-      if (!own.isOpen) own.connect().catch(() => {});
-    },
-    once: (heard) => own.once(event, heard),
-    off: (heard) => own.off(event, heard),
-  });
+  constructor(client: NodeRedisClient) {
+    const { _options } = client as { _options?: { readonly defaults?: object } };
+    const atOnce = { disableOfflineQueue: true };
+    const overrides = isCluster(client) ? { defaults: { ..._options?.defaults, ...atOnce } } : atOnce;
+    this.own = client.duplicate(...([overrides] as never[])) as OwnSingle | OwnCluster;
+    // Whoever needs the connection is told when it asks; an event that nobody hears would end the process.
+    this.own.on("error", () => {});
+  }
+
+  get isReady(): boolean {
+    return (isCluster(this.own) ? this.#isClusterFound : this.own.isReady) && !this.#isClosed;
+  }
+
+  ready(): Promise<void> {
+    const { own } = this;
+    return untilReady({
+      isReady: () => this.isReady,
+      isClosed: () => this.#isClosed,
+      connect: () => {
+        if (!own.isOpen) own.connect().then(this.#found, () => {});
+      },
+      once: (heard) => (isCluster(own) ? this.#whenFound.add(heard) : own.once("ready", heard)),
+      off: (heard) => (isCluster(own) ? this.#whenFound.delete(heard) : own.off("ready", heard)),
+    });
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    if (this.own.isOpen) this.own.destroy();
+  }
+
+  readonly #found = () => {
+    this.#isClusterFound = true;
+    for (const heard of this.#whenFound) heard();
+    this.#whenFound.clear();
+  };
 }
 
 class NodeRedisListening implements RedisListening {
-  readonly #own: OwnSingle | OwnCluster;
+  readonly #connection: Connection;
   readonly #listener: ChannelListener;
   /** The library subscribes again by itself, but only to what it has once subscribed to. */
   readonly #wanted = new Set<string>();
+  #isSubscribed = false;
 
   constructor(client: NodeRedisClient, listener: ChannelListener) {
-    this.#own = duplicateOf(client);
+    this.#connection = new Connection(client);
     this.#listener = listener;
-    if (isCluster(this.#own)) return;
+    const { own } = this.#connection;
+    if (isCluster(own)) return;
     // It says that it is ready after it has subscribed again.
-    this.#own.on("ready", () => void this.#send().catch(() => {}));
-    for (const event of ["reconnecting", "end"]) this.#own.on(event, () => listener.interrupted());
+    own.on("ready", () => void this.#send().catch(() => {}));
+    for (const event of ["reconnecting", "end"]) own.on(event, () => listener.interrupted());
   }
 
   async subscribe(channels: readonly string[]): Promise<void> {
     for (const channel of channels) this.#wanted.add(channel);
-    await ready(this.#own);
+    await this.#connection.ready();
     await this.#send();
   }
 
   async close(): Promise<void> {
-    if (this.#own.isOpen) this.#own.destroy();
+    this.#connection.close();
   }
 
   async #send(): Promise<void> {
-    const own = this.#own;
+    const { own } = this.#connection;
     const channels = [...this.#wanted];
     if (isCluster(own)) {
       await Promise.all(channels.map((channel) => own.sSubscribe(channel, this.#heard, true)));
     } else if (channels.length > 0) {
       await own.subscribe(channels, this.#heard, true);
-      this.#listener.connected();
     }
-    for (const channel of channels) this.#wanted.delete(channel);
+    for (const channel of channels) {
+      this.#wanted.delete(channel);
+      this.#isSubscribed = true;
+    }
+    if (this.#isSubscribed && !isCluster(own)) this.#listener.connected();
   }
 
   readonly #heard: Heard = (message, channel) => this.#listener.heard(channel.toString(), message);

@@ -33,7 +33,7 @@ export function decodeRecord(id: RecordId, value: Buffer): IdempotencyRecord | u
   if (value[0] !== version) throw unreadable(value[0]);
   if (value[1] === goneState) return undefined;
   const state = states[Number(value[1]) - 1];
-  const at = value.readUIntBE(22, 6);
+  const at = value.readUIntBE(8, 6);
   const escalatedAt = value.readUIntBE(34, 6);
   const count = value.readUInt32BE(40);
   let end = headBytes;
@@ -50,13 +50,13 @@ export function decodeRecord(id: RecordId, value: Buffer): IdempotencyRecord | u
     scope: id.scope,
     key: id.key,
     fingerprint,
-    fence: value.readUInt32BE(6),
-    onCrash: onCrashes[Number(value[2])] ?? "reconcile",
+    fence: value.readUInt32BE(24),
+    onCrash: onCrashes[Number(value[20])] ?? "reconcile",
     reconcileAfterMs: value.readUIntBE(28, 6),
     route: decodeRoute(route),
     progress: decodeProgress(progress || null),
-    createdAt: value.readUIntBE(10, 6),
-    expiresAt: value.readUIntBE(16, 6),
+    createdAt: value.readUIntBE(14, 6),
+    expiresAt: value.readUIntBE(2, 6),
   };
   switch (state) {
     case "pending":
@@ -119,7 +119,7 @@ export function unpackResponse(packed: Buffer): StoredResponse {
   return decodeResponse({
     status: packed.readUInt16BE(0),
     head,
-    body: Uint8Array.prototype.slice.call(packed, bodyFrom),
+    body: new Uint8Array(packed.subarray(bodyFrom)),
   });
 }
 
@@ -135,7 +135,7 @@ export function packRequest(request: StoredRequest): Buffer {
 export function unpackRequest(packed: Buffer): StoredRequest {
   const bodyFrom = 4 + packed.readUInt32BE(0);
   const head = packed.toString("utf8", 4, bodyFrom);
-  return decodeRequest({ head, body: Uint8Array.prototype.slice.call(packed, bodyFrom) });
+  return decodeRequest({ head, body: new Uint8Array(packed.subarray(bodyFrom)) });
 }
 
 /** Of UTF-8, for each unit of UTF-16. */

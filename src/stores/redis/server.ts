@@ -60,7 +60,7 @@ export class Server {
     keys: readonly string[],
     args: readonly RedisArgument[],
   ): Promise<RedisReply> {
-    const reply = await this.ask(name, keys, args);
+    const reply = await this.ask(name, this.link.isCluster ? this.#withIndexes(keys) : keys, args);
     const { waitForReplicas } = this.#options;
     if (waitForReplicas !== undefined) await this.#wait(keys[0] ?? "", waitForReplicas);
     return reply;
@@ -97,6 +97,13 @@ export class Server {
     return runScript(this.link, scripts[name], keys, [now, ...this.#settings, ...args]);
   }
 
+  /** All keys that a script may write to, so that a slot that moves is not found out in the middle. */
+  #withIndexes(keys: readonly string[]): readonly string[] {
+    // In a cluster all are of one bucket, and all tags are of one length.
+    const tag = keys[0]?.slice(0, this.names.tags[0]?.length) ?? "";
+    return [...keys, ...indexSuffixes.map((suffix) => tag + suffix)];
+  }
+
   async #checkBuckets(): Promise<void> {
     const { bucketsKey, tags } = this.names;
     await this.send(bucketsKey, ["SET", bucketsKey, String(tags.length), "NX"]);
@@ -119,6 +126,9 @@ export class Server {
     );
   }
 }
+
+/** As scripts/writes.lua counts them. */
+const indexSuffixes = ["@sweep", "@resume", "@unknown", "@windows", "@softs", "@audit"] as const;
 
 /** Entries of the audit trail for each bucket: enough for an operator, and little memory. */
 function auditEntriesMax(buckets: number): number {

@@ -97,7 +97,10 @@ export class Upkeep {
     return counts;
   }
 
-  /** Asks bucket after bucket until `limit` things were done; `taken` says how many an answer stands for. */
+  /**
+   * Asks the buckets, some at a time, until `limit` things were done; `taken` says how many an answer stands for. What
+   * was taken counts even if other buckets cannot be asked, because nobody else is given it for a while.
+   */
   async #walk(
     script: "sweep" | "claimResumable" | "claimUnknown" | "reap",
     limit: number,
@@ -105,19 +108,31 @@ export class Upkeep {
     taken: (reply: RedisReply) => number,
   ): Promise<void> {
     const { tags } = this.#server.names;
-    const start = this.#start++;
+    const start = this.#start++ % tags.length;
+    const waiting = [...tags.slice(start), ...tags.slice(0, start)];
     let left = limit;
-    for (let nth = 0; nth < tags.length && left > 0; nth += 1) {
-      const tag = tags[(start + nth) % tags.length] ?? "";
-      for (;;) {
-        const asked = Math.min(left, askedMax);
-        const count = taken(await this.#server.write(script, [tag], [String(asked), ...args]));
+    let trouble: unknown;
+    while (waiting.length > 0 && left > 0) {
+      const asked = waiting.splice(0, Math.min(askedAtOnce, left));
+      const share = Math.min(shareMax, Math.floor(left / asked.length));
+      const replies = await Promise.allSettled(
+        asked.map((tag) => this.#server.write(script, [tag], [String(share), ...args])),
+      );
+      for (const [nth, reply] of replies.entries()) {
+        if (reply.status === "rejected") {
+          trouble ??= reply.reason;
+          continue;
+        }
+        const count = taken(reply.value);
         left -= count;
-        if (count < asked || left <= 0) break;
+        if (count >= share) waiting.push(asked[nth] ?? "");
       }
     }
+    if (trouble !== undefined && left === limit) throw trouble;
   }
 }
 
+/** Buckets whose node is down take long to say so. */
+const askedAtOnce = 8;
 /** Nobody else is served while a script runs. */
-const askedMax = 200;
+const shareMax = 200;

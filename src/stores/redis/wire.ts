@@ -48,12 +48,14 @@ function checkLength(text: string): void {
 const textCharactersMax = 20_000;
 
 const modes: Readonly<Record<ReserveMode, number>> = { execute: 0, accept: 1, claim: 2 };
-const requestHeadBytes = 31;
+const requestHeadBytes = 21;
+/** Of a record, between its times and its texts. */
+const draftHeadBytes = 34;
 
 export function reserveCallBytes({ request, kept }: ReserveCall): number {
   const { fingerprint, owner, route } = request;
   const characters = fingerprint.length + owner.length + (route?.length ?? 0) + 1;
-  return requestHeadBytes + characters * bytesPerCharacterMax + (kept?.byteLength ?? 0);
+  return requestHeadBytes + draftHeadBytes + characters * bytesPerCharacterMax + (kept?.byteLength ?? 0);
 }
 
 export function packReserveCalls(calls: readonly ReserveCall[]): Buffer {
@@ -62,21 +64,31 @@ export function packReserveCalls(calls: readonly ReserveCall[]): Buffer {
   const packed = Buffer.allocUnsafe(bytesMax);
   let at = 0;
   for (const { request, kept } of calls) {
+    const draftAt = at + requestHeadBytes;
+    const draftEnd = packDraft(packed, request, kept !== undefined, draftAt);
     packed[at] = modes[request.mode];
-    packed[at + 1] = onCrashes.indexOf(request.onCrash);
-    packed[at + 2] = kept === undefined ? 0 : 1;
-    writeMs(packed, request.leaseMs, at + 3);
-    writeMs(packed, request.retentionMs, at + 9);
-    writeMs(packed, request.reconcileAfterMs, at + 15);
-    let end = at + requestHeadBytes;
-    end += writeText(packed, request.fingerprint, end, at + 21);
-    end += writeText(packed, request.owner, end, at + 23);
-    end += writeText(packed, encodeRoute(request.route), end, at + 25);
-    packed.writeUInt32BE(kept?.byteLength ?? 0, at + 27);
-    if (kept !== undefined) packed.set(kept, end);
-    at = end + (kept?.byteLength ?? 0);
+    writeMs(packed, request.leaseMs, at + 1);
+    writeMs(packed, request.retentionMs, at + 7);
+    packed.writeUInt32BE(draftEnd - draftAt, at + 13);
+    packed.writeUInt32BE(kept?.byteLength ?? 0, at + 17);
+    if (kept !== undefined) packed.set(kept, draftEnd);
+    at = draftEnd + (kept?.byteLength ?? 0);
   }
   return packed.subarray(0, at);
+}
+
+/** The record of a first attempt, behind its times, as scripts/record.lua lays it out. Answers where it ends. */
+function packDraft(packed: Buffer, request: ReserveRequest, isKept: boolean, at: number): number {
+  packed.fill(0, at, at + draftHeadBytes);
+  packed[at] = onCrashes.indexOf(request.onCrash);
+  packed[at + 3] = isKept ? 1 : 0;
+  writeFence(packed, 1, at + 4);
+  writeMs(packed, request.reconcileAfterMs, at + 8);
+  let end = at + draftHeadBytes;
+  end += writeText(packed, request.fingerprint, end, at + 24);
+  end += writeText(packed, request.owner, end, at + 26);
+  end += writeText(packed, encodeRoute(request.route), end, at + 28);
+  return end;
 }
 
 /** What an audit trail says of a request that is executed again, as reserve.lua wants it. */

@@ -15,13 +15,13 @@ local reply = { 0 }
 eachDue(KEYS[1], '@resume', tonumber(ARGV[5]), function(key, r, ...)
   if r.state == PENDING and r.expiresAt <= now then
     -- It is the sweeper's: nobody may execute it any more.
-    gather(drops, KEYS[1] .. '@resume', nameOf(key))
+    index('@resume', KEYS[1], nameOf(key), 0)
     return
   end
   local request = redis.call('GET', requestKeyOf(key))
   if not request then
     -- Lost with a failover or evicted: its client can still retry.
-    gather(drops, KEYS[1] .. '@resume', nameOf(key))
+    index('@resume', KEYS[1], nameOf(key), 0)
     return
   end
   if r.state == FAILED and math.max(r.fence, r.count) >= attemptsMax then

@@ -8,7 +8,7 @@ local function eachDue(tag, suffix, limit, act)
   for nth, key in ipairs(keys) do
     local value = values[nth]
     if not value then
-      gather(drops, tag .. suffix, names[nth])
+      index(suffix, tag, names[nth], 0)
     elseif readable(value) then
       local r = decode(value)
       act(key, r, dueTimes(r))

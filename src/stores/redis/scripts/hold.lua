@@ -9,10 +9,11 @@
 --#include record
 --#include writes
 
-local values = redis.call('MGET', unpack(KEYS))
+local values = redis.call('MGET', unpack(KEYS, 1, RECORDS))
 local replies = {}
 local position = 1
-for nth, key in ipairs(KEYS) do
+for nth = 1, RECORDS do
+  local key = KEYS[nth]
   local fence, owner
   fence, owner, position = struct.unpack('>I4I2c0', ARGV[6], position)
   local value = values[nth]

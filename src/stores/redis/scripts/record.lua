@@ -1,11 +1,15 @@
 -- A record as one value: a head of fixed width, then five texts, whose lengths are in the head. record.ts reads the same.
 --
---   version · state · onCrash · after (why it was last executed) · watched · kept (its request is stored) · fence
---   createdAt · expiresAt · at (the time that its state is about; 0: none) · reconcileAfterMs · escalatedAt · count
---   lengths of: fingerprint · owner · route · progress; what follows them is the tail: a reason, or the response
-local HEAD = '>BBBBBBI4I6I6I6I6I6I4I2I2I2I4'
+--   version · state · expiresAt · at (the time that its state is about; 0: none) · createdAt
+--   onCrash · after (why it was last executed) · watched · kept (its request is stored) · fence · reconcileAfterMs ·
+--   escalatedAt · count · lengths of fingerprint, owner, route and progress; then these
+--   the tail: a reason, or the response
+local HEAD = '>BBI6I6I6BBBBI4I6I6I4I2I2I2I4'
 local HEAD_BYTES = 54
+-- What comes before the second line, and before createdAt.
+local TIMES_BYTES, STATE_BYTES = 20, 14
 local VERSION = 1
+local sub = string.sub
 
 local PENDING, IN_PROGRESS, COMPLETED, FAILED, UNKNOWN, EXPIRED = 1, 2, 3, 4, 5, 6
 -- Deleted, and only its fence is remembered.
@@ -20,27 +24,29 @@ local function readable(value)
   return string.byte(value, 1) == VERSION
 end
 
+-- All fields at once: a table that grows field by field is made anew several times.
 local function decode(value)
-  local r = {}
-  local _, fpBytes, ownerBytes, routeBytes, progressBytes
-  _, r.state, r.onCrash, r.after, r.watched, r.kept, r.fence, r.createdAt, r.expiresAt, r.at, r.reconcileAfterMs,
-    r.escalatedAt, r.count, fpBytes, ownerBytes, routeBytes, progressBytes = struct.unpack(HEAD, value)
-  local from = HEAD_BYTES
-  local sub = string.sub
-  r.fingerprint = sub(value, from + 1, from + fpBytes)
-  from = from + fpBytes
-  r.owner = sub(value, from + 1, from + ownerBytes)
-  from = from + ownerBytes
-  r.route = sub(value, from + 1, from + routeBytes)
-  from = from + routeBytes
-  r.progress = sub(value, from + 1, from + progressBytes)
-  r.tail = sub(value, from + progressBytes + 1)
-  return r
+  local _, state, expiresAt, at, createdAt, onCrash, after, watched, kept, fence, reconcileAfterMs, escalatedAt, count,
+    fingerprintBytes, ownerBytes, routeBytes, progressBytes = struct.unpack(HEAD, value)
+  local ownerFrom = HEAD_BYTES + fingerprintBytes
+  local routeFrom = ownerFrom + ownerBytes
+  local progressFrom = routeFrom + routeBytes
+  local tailFrom = progressFrom + progressBytes
+  return {
+    state = state, onCrash = onCrash, after = after, watched = watched, kept = kept, fence = fence,
+    createdAt = createdAt, expiresAt = expiresAt, at = at, reconcileAfterMs = reconcileAfterMs,
+    escalatedAt = escalatedAt, count = count,
+    fingerprint = sub(value, HEAD_BYTES + 1, ownerFrom),
+    owner = sub(value, ownerFrom + 1, routeFrom),
+    route = routeBytes > 0 and sub(value, routeFrom + 1, progressFrom) or '',
+    progress = progressBytes > 0 and sub(value, progressFrom + 1, tailFrom) or '',
+    tail = sub(value, tailFrom + 1),
+  }
 end
 
 local function encode(r)
   return struct.pack(
-    HEAD, VERSION, r.state, r.onCrash, r.after, r.watched, r.kept, r.fence, r.createdAt, r.expiresAt, r.at,
+    HEAD, VERSION, r.state, r.expiresAt, r.at, r.createdAt, r.onCrash, r.after, r.watched, r.kept, r.fence,
     r.reconcileAfterMs, r.escalatedAt, r.count, #r.fingerprint, #r.owner, #r.route, #r.progress
   ) .. r.fingerprint .. r.owner .. r.route .. r.progress .. r.tail
 end

@@ -4,12 +4,15 @@
 -- Input:   ARGV[2]  how many bytes of a record's key are its tag; every other key of its slot begins with the same
 --          ARGV[3]  PUBLISH, or SPUBLISH in a cluster
 --          ARGV[4]  about how many entries the audit trail of a bucket has
+--          KEYS     in a cluster, behind the others, the keys that are named below with an @ and no minute: so that a node
+--                   that has handed one of them on, while its slot moves, refuses before anything is written
 --
 -- Keys of a bucket: <tag><name> a record · <tag>q<name> its request · @sweep, @resume, @unknown what workers look
 -- through, by when it is due · @windows, @softs the minutes in which records expire, @w<minute>, @s<minute> which ones
 -- · @audit · the channel !
 --#include clock
 local TAG_BYTES, PUBLISH, AUDIT_MAX = tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local RECORDS = #KEYS - (PUBLISH == 'SPUBLISH' and 6 or 0)
 
 -- How long a settled record stays past its retention: as `expired`, so that its fence goes on, and for the reaper.
 local GRACE_MS = 3600000
@@ -17,8 +20,25 @@ local GRACE_MS = 3600000
 local MEMORY_MS = 30 * 86400000
 local WINDOW_MS = 60000
 
-local sets, expiring, others = {}, {}, {}
-local adds, drops, lists, news, trail = {}, {}, {}, {}, {}
+local sets, expiring, others, news, trail = {}, {}, {}, {}, {}
+-- By tag.
+local indexes = {
+  ['@sweep'] = { adds = {}, drops = {} },
+  ['@resume'] = { adds = {}, drops = {} },
+  ['@unknown'] = { adds = {}, drops = {} },
+}
+local expiries = { ['@w'] = {}, ['@s'] = {} }
+
+-- A number as text. Most of those in a batch are the same, and writing one down takes as long as a command.
+local texts = {}
+local function textOf(number)
+  local text = texts[number]
+  if text == nil then
+    text = string.format('%.0f', number)
+    texts[number] = text
+  end
+  return text
+end
 
 local function gather(groups, key, a, b)
   local group = groups[key]
@@ -31,11 +51,11 @@ local function gather(groups, key, a, b)
 end
 
 local function tagOf(key)
-  return string.sub(key, 1, TAG_BYTES)
+  return sub(key, 1, TAG_BYTES)
 end
 
 local function nameOf(key)
-  return string.sub(key, TAG_BYTES + 1)
+  return sub(key, TAG_BYTES + 1)
 end
 
 local function requestKeyOf(key)
@@ -57,40 +77,53 @@ local function dueTimes(r)
   return 0, 0, 0
 end
 
-local function index(suffix, key, before, after)
-  if before == after then return end
-  if after == 0 then gather(drops, tagOf(key) .. suffix, nameOf(key))
-  else gather(adds, tagOf(key) .. suffix, after, nameOf(key)) end
+local function index(suffix, tag, name, dueAt)
+  local changes = indexes[suffix]
+  if dueAt == 0 then gather(changes.drops, tag, name) else gather(changes.adds, tag, textOf(dueAt), name) end
 end
 
 -- Notes in which minute a record expires, for the reaper.
-local function noteExpiry(key, r, isSoft)
-  local window = math.floor(r.expiresAt / WINDOW_MS)
-  local list = tagOf(key) .. (isSoft and '@s' or '@w') .. window
-  local note = lists[list]
-  if note == nil then
-    note = { tag = tagOf(key), window = window, isSoft = isSoft, names = {} }
-    lists[list] = note
+local function noteExpiry(tag, name, expiresAt, isSoft)
+  local byTag = expiries[isSoft and '@s' or '@w']
+  local byWindow = byTag[tag]
+  if byWindow == nil then
+    byWindow = {}
+    byTag[tag] = byWindow
   end
-  note.names[#note.names + 1] = nameOf(key)
+  gather(byWindow, math.floor(expiresAt / WINDOW_MS), name)
+end
+
+-- What never goes by itself.
+local function setForGood(key, value)
+  local nth = #sets
+  sets[nth + 1], sets[nth + 2] = key, value
+end
+
+-- What goes by itself at some time.
+local function setUntil(key, value, goesAt)
+  local nth = #expiring
+  expiring[nth + 1], expiring[nth + 2], expiring[nth + 3] = key, value, textOf(goesAt + ahead)
+end
+
+local function settledGoesAt(expiresAt, fence)
+  return expiresAt + (fence > 1 and MEMORY_MS or GRACE_MS)
 end
 
 -- Writes a record down. The times are what dueTimes said of it before. What is settled goes by itself when nobody can
 -- need it any more; anything else never does.
 local function put(key, r, sweepAt, resumeAt, unknownAt, isSoft)
+  local tag, name = tagOf(key), nameOf(key)
   local sweepNext, resumeNext, unknownNext = dueTimes(r)
-  index('@sweep', key, sweepAt, sweepNext)
-  index('@resume', key, resumeAt, resumeNext)
-  index('@unknown', key, unknownAt, unknownNext)
+  if sweepAt ~= sweepNext then index('@sweep', tag, name, sweepNext) end
+  if resumeAt ~= resumeNext then index('@resume', tag, name, resumeNext) end
+  if unknownAt ~= unknownNext then index('@unknown', tag, name, unknownNext) end
   if isSettled(r) then
-    local goesAt = r.expiresAt + (r.fence > 1 and MEMORY_MS or GRACE_MS)
-    if isSoft then goesAt = math.max(r.expiresAt, now) + MEMORY_MS end
-    expiring[#expiring + 1] = { key, encode(r), goesAt }
-    if r.kept == 1 then later('PEXPIREAT', requestKeyOf(key), goesAt) end
-    if r.state ~= GONE then noteExpiry(key, r, isSoft) end
+    local goesAt = isSoft and math.max(r.expiresAt, now) + MEMORY_MS or settledGoesAt(r.expiresAt, r.fence)
+    setUntil(key, encode(r), goesAt)
+    if r.kept == 1 then later('PEXPIREAT', requestKeyOf(key), goesAt + ahead) end
+    if r.state ~= GONE then noteExpiry(tag, name, r.expiresAt, isSoft) end
   else
-    sets[#sets + 1] = key
-    sets[#sets + 1] = encode(r)
+    setForGood(key, encode(r))
     if r.kept == 1 then later('PERSIST', requestKeyOf(key)) end
   end
 end
@@ -111,19 +144,18 @@ local function audit(key, r, from, by, reason)
 end
 
 local function listGoesAt(window, isSoft)
-  return math.max((window + 1) * WINDOW_MS, now) + (isSoft and MEMORY_MS or GRACE_MS)
+  return math.max((window + 1) * WINDOW_MS, now) + (isSoft and MEMORY_MS or GRACE_MS) + ahead
 end
 
-local function writeLists()
-  for list, note in pairs(lists) do
-    if redis.call('RPUSH', list, unpack(note.names)) == #note.names then
-      -- A new minute. Its list goes by itself after its records, and so do minutes that nobody has reaped.
-      local minutes = note.tag .. (note.isSoft and '@softs' or '@windows')
-      redis.call('PEXPIREAT', list, listGoesAt(note.window, note.isSoft))
-      redis.call('ZREMRANGEBYSCORE', minutes, '-inf', now - (note.isSoft and MEMORY_MS or GRACE_MS) - WINDOW_MS)
-      redis.call('ZADD', minutes, note.window * WINDOW_MS, note.window)
-    end
-  end
+local function writeExpiry(tag, prefix, window, names)
+  local list = tag .. prefix .. textOf(window)
+  if redis.call('RPUSH', list, unpack(names)) > #names then return end
+  -- A new minute. Its list goes by itself after its records, and so do minutes that nobody has reaped.
+  local isSoft = prefix == '@s'
+  local minutes = tag .. (isSoft and '@softs' or '@windows')
+  redis.call('PEXPIREAT', list, listGoesAt(window, isSoft))
+  redis.call('ZREMRANGEBYSCORE', minutes, '-inf', now - (isSoft and MEMORY_MS or GRACE_MS) - WINDOW_MS)
+  redis.call('ZADD', minutes, window * WINDOW_MS, textOf(window))
 end
 
 -- Entries are numbered by the microsecond, so that those of several buckets can be put in order. Where a clock has gone
@@ -146,11 +178,17 @@ end
 -- Commands that may be refused for want of memory come first.
 local function flush()
   if #sets > 0 then redis.call('MSET', unpack(sets)) end
-  for _, entry in ipairs(expiring) do redis.call('SET', entry[1], entry[2], 'PXAT', entry[3]) end
+  for nth = 1, #expiring, 3 do redis.call('SET', expiring[nth], expiring[nth + 1], 'PXAT', expiring[nth + 2]) end
   for _, command in ipairs(others) do redis.call(unpack(command)) end
-  for key, members in pairs(adds) do redis.call('ZADD', key, unpack(members)) end
-  for key, members in pairs(drops) do redis.call('ZREM', key, unpack(members)) end
-  writeLists()
+  for suffix, changes in pairs(indexes) do
+    for tag, members in pairs(changes.adds) do redis.call('ZADD', tag .. suffix, unpack(members)) end
+    for tag, members in pairs(changes.drops) do redis.call('ZREM', tag .. suffix, unpack(members)) end
+  end
+  for prefix, byTag in pairs(expiries) do
+    for tag, byWindow in pairs(byTag) do
+      for window, names in pairs(byWindow) do writeExpiry(tag, prefix, window, names) end
+    end
+  end
   if #trail > 0 then writeTrail() end
   for tag, messages in pairs(news) do
     for _, message in ipairs(messages) do redis.call(PUBLISH, tag .. '!', message) end
