@@ -20,7 +20,7 @@ const { status } = spawnSync(process.execPath, [tsc, "-p", path("tsconfig.build.
 });
 if (status !== 0) process.exit(status ?? 1);
 
-for (const store of ["sqlite", "postgres"]) {
+for (const store of ["sqlite", "postgres", "mysql"]) {
   cpSync(path(`src/stores/${store}/migrations`), path(`dist/stores/${store}/migrations`), {
     recursive: true,
   });

@@ -101,11 +101,15 @@ export async function leaseOf(store: Store<MysqlConnection>, wanted: ReserveRequ
 
 /** No connection was given back with a transaction open: it would hold its locks until somebody ends it. */
 export async function nothingLeftOpen({ query }: { query<R>(sql: string): Promise<R[]> }): Promise<void> {
-  await vi.waitFor(async () => {
+  const ask = async () => {
     const open = await query("SELECT trx_mysql_thread_id FROM information_schema.innodb_trx");
     expect(open).toEqual([]);
-  });
+  };
+  await vi.waitFor(ask, { interval: innodbTrxAgeMs, timeout: 5_000 });
 }
+
+/** What the server tells of transactions is looked up anew only if nobody has asked for a tenth of a second. */
+export const innodbTrxAgeMs = 120;
 
 /** What MySQL has no means for. */
 export const unheard = {

@@ -1,4 +1,4 @@
-import type { PoolConnection, ResultSetHeader } from "mysql2/promise";
+import type { PoolConnection, ResultSetHeader, RowDataPacket } from "mysql2/promise";
 import { beforeAll, describe, expect, it } from "vitest";
 import { PhaseError, StoreError } from "../../src/core/errors.ts";
 import type { PhaseCommit, Store } from "../../src/core/store.ts";
@@ -158,6 +158,26 @@ describe("a phase that meets others", () => {
     other.release();
     expect(await rides()).not.toContain("before the wait");
     await nothingLeftOpen(files);
+  });
+
+  it("is committed although a heartbeat came between, also where MariaDB fails what reads and locks", async () => {
+    const pool = files.pool();
+    pool.pool.on("connection", (connection) => connection.query("SET innodb_snapshot_isolation = ON"));
+    const strict = mysqlStore(pool);
+    const lease = await leaseOf(strict, request());
+    const answer = await strict.transact?.(
+      lease,
+      async (tx) => {
+        await tx.query("SELECT * FROM rides");
+        expect(await strict.renew([lease], 61_000)).toEqual(["held"]);
+        await insert(tx, "between heartbeats");
+        const [[row]] = await tx.query<RowDataPacket[]>("SELECT @@innodb_snapshot_isolation AS setting");
+        expect(row?.setting, "for the phase itself it stays").toBe(1);
+      },
+      () => phase(),
+    );
+    expect(answer).toMatchObject({ kind: "committed" });
+    expect(await rides()).toContain("between heartbeats");
   });
 
   it("fifty at once on the same rows: each is committed as a whole or not at all, and none is lost", async () => {

@@ -1,9 +1,18 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import mysql from "mysql2/promise";
 import { describe, expect, it } from "vitest";
 import { ConfigError, StoreError } from "../../src/core/errors.ts";
 import type { StoredResponse } from "../../src/core/response.ts";
 import { type MysqlPool, mysqlStore } from "../../src/stores/mysql/store.ts";
-import { again, leaseOf, nothingLeftOpen, request, stagedPool, useMysql } from "./mysql-support.ts";
+import {
+  again,
+  innodbTrxAgeMs,
+  leaseOf,
+  nothingLeftOpen,
+  request,
+  stagedPool,
+  useMysql,
+} from "./mysql-support.ts";
 
 const files = useMysql();
 
@@ -180,5 +189,6 @@ async function waitingForLock(): Promise<void> {
       "SELECT trx_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
     );
     if (waiting.length > 0) return;
+    await sleep(innodbTrxAgeMs);
   }
 }
