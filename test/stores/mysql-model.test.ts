@@ -1,7 +1,7 @@
 import type { Pool } from "mysql2/promise";
 import { it } from "vitest";
 import { mysqlStore } from "../../src/stores/mysql/store.ts";
-import { useMysql } from "./mysql-support.ts";
+import { overridden, useMysql } from "./mysql-support.ts";
 import { assertAnswersAsMemoryDoes } from "./store-model.ts";
 
 const files = useMysql();
@@ -20,14 +20,11 @@ it("answers any sequence of calls as the memory store does", async () => {
 
 /** A pool whose connections have the time of this clock, as replication sets it. */
 function onClock(pool: Pool, clock: () => number): Pool {
-  return new Proxy(pool, {
-    get(target, name) {
-      if (name !== "getConnection") return Reflect.get(target, name, target);
-      return async () => {
-        const connection = await target.getConnection();
-        await connection.query(`SET timestamp = ${clock() / 1_000}`);
-        return connection;
-      };
+  return overridden(pool, {
+    getConnection: async () => {
+      const connection = await pool.getConnection();
+      await connection.query(`SET timestamp = ${clock() / 1_000}`);
+      return connection;
     },
   });
 }

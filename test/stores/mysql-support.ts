@@ -1,6 +1,13 @@
-import mysql, { type Pool, type PoolOptions, type RowDataPacket } from "mysql2/promise";
-import { afterAll, beforeAll } from "vitest";
-import { type MysqlConnection, type MysqlPool, migrate } from "../../src/stores/mysql/store.ts";
+import mysql, {
+  type ExecuteValues,
+  type Pool,
+  type PoolOptions,
+  type QueryOptions,
+  type RowDataPacket,
+} from "mysql2/promise";
+import { afterAll, beforeAll, expect, vi } from "vitest";
+import type { Lease, ReserveRequest, Store } from "../../src/core/store.ts";
+import { type MysqlConnection, migrate } from "../../src/stores/mysql/store.ts";
 import type { Business } from "../../src/testing/contract/harness.ts";
 import { type MariadbServer, startMariadb, type TestDatabase } from "../support/mariadb-server.ts";
 
@@ -58,6 +65,52 @@ export async function businessTable(observer: Pool): Promise<Business<MysqlConne
   };
 }
 
+/** A pool whose connections let `stage` come between them and each prepared statement. */
+export function stagedPool(
+  pool: Pool,
+  stage: (sql: string, send: () => Promise<unknown>) => Promise<unknown>,
+): Pool {
+  return overridden(pool, {
+    getConnection: async () => {
+      const connection = await pool.getConnection();
+      const execute = (statement: string | QueryOptions, values?: ExecuteValues) =>
+        stage(typeof statement === "string" ? statement : statement.sql, () =>
+          connection.execute(statement as string, values),
+        );
+      return overridden(connection, { execute });
+    },
+  });
+}
+
+/** The same object, but for some of its methods. */
+export function overridden<T extends object>(target: T, own: Readonly<Record<string, unknown>>): T {
+  return new Proxy(target, {
+    get(_, name) {
+      if (typeof name === "string" && Object.hasOwn(own, name)) return own[name];
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
+export async function leaseOf(store: Store<MysqlConnection>, wanted: ReserveRequest): Promise<Lease> {
+  const reservation = await store.reserve(wanted);
+  if (reservation.kind !== "execute") throw new Error(`expected to execute, got ${reservation.kind}`);
+  return reservation.lease;
+}
+
+/** No connection was given back with a transaction open: it would hold its locks until somebody ends it. */
+export async function nothingLeftOpen({ query }: { query<R>(sql: string): Promise<R[]> }): Promise<void> {
+  const ask = async () => {
+    const open = await query("SELECT trx_mysql_thread_id FROM information_schema.innodb_trx");
+    expect(open).toEqual([]);
+  };
+  await vi.waitFor(ask, { interval: innodbTrxAgeMs, timeout: 5_000 });
+}
+
+/** What the server tells of transactions is looked up anew only if nobody has asked for a tenth of a second. */
+export const innodbTrxAgeMs = 120;
+
 /** What MySQL has no means for. */
 export const unheard = {
   push: "MySQL tells nobody that something changed",
@@ -65,4 +118,4 @@ export const unheard = {
   "outbox push": "MySQL tells nobody that something changed",
 };
 
-export type { MysqlPool };
+export { again, request } from "../support/reserve-request.ts";

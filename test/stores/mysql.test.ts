@@ -28,6 +28,8 @@ const odd: PoolOptions = {
 const oddSession = [
   "SET SESSION sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,HIGH_NOT_PRECEDENCE'",
   "SET SESSION autocommit = 0",
+  // MariaDB's default from 11.6 on; MySQL does not know it, and goes on without.
+  "SET SESSION innodb_snapshot_isolation = ON",
   "SET SESSION time_zone = '+13:00'",
 ];
 
@@ -38,7 +40,7 @@ const subjects: Readonly<Record<string, (uri: string) => MysqlPool>> = {
     const pool = files.pool({ uri, ...odd });
     // Queued on the connection before whoever asked for it gets it.
     pool.pool.on("connection", (connection) => {
-      for (const statement of oddSession) connection.query(statement);
+      for (const statement of oddSession) connection.query(statement, () => {});
     });
     return pool;
   },

@@ -38,8 +38,7 @@ export async function startMariadb(): Promise<MariadbServer> {
 export async function startOwnMariadb(): Promise<MariadbServer> {
   const binaries = await findMariadb();
   const folder = await mkdtemp(join(tmpdir(), "latchkey-mariadb-"));
-  const data = join(folder, "data");
-  await mkdir(data);
+  for (const name of ["data", "tmp"]) await mkdir(join(folder, name));
   const [port = 0] = await freePorts(1);
   const url = `mysql://root@127.0.0.1:${port}/`;
   const watchdog = spawn("sh", ["-c", watchdogScript, "sh", folder], {
@@ -51,14 +50,14 @@ export async function startOwnMariadb(): Promise<MariadbServer> {
   let running: Running | undefined;
 
   function launch(args: readonly string[], input: string): Running {
-    const child = spawn(binaries.server, [...commonArguments(binaries, data), ...args], {
+    const child = spawn(binaries.server, [...commonArguments(binaries, folder), ...args], {
       cwd: folder,
       env: { ...process.env, ...binaries.env },
       detached: true, // A group of its own, so that Ctrl-C reaches the tests and not the server below them.
       stdio: ["pipe", "ignore", "pipe"],
     });
     watchdog.stdin.write(`${child.pid}\n`);
-    const launched: Running = { child, log: "", exited: once(child, "exit") };
+    const launched: Running = { child, log: "", exited: once(child, "close") };
     child.stderr?.setEncoding("utf8").on("data", (text: string) => {
       launched.log = (launched.log + text).slice(-logCharactersMax);
     });
@@ -130,11 +129,13 @@ for attempt in 1 2 3 4 5; do
 done
 `;
 
-function commonArguments({ share, plugins }: Binaries, data: string): string[] {
+function commonArguments({ share, plugins }: Binaries, folder: string): string[] {
   return [
     "--no-defaults",
     ...(process.getuid?.() === 0 ? ["--user=root"] : []),
-    `--datadir=${data}`,
+    `--datadir=${join(folder, "data")}`,
+    // Its own: a server that starts deletes what it takes for temporary tables of a dead one, also of a live one.
+    `--tmpdir=${join(folder, "tmp")}`,
     `--lc-messages-dir=${share}`,
     `--character-sets-dir=${join(share, "charsets")}`,
     `--plugin-dir=${plugins}`,

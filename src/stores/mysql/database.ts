@@ -26,7 +26,7 @@ export interface Session {
  */
 export class Database {
   readonly #pool: Pool;
-  #packetBytesMax: Promise<number> | undefined;
+  #packetBytesMax: number | undefined;
 
   constructor(pool: MysqlPool) {
     this.#pool = promisePool(pool);
@@ -78,7 +78,7 @@ export class Database {
     const connection = await this.#pool.getConnection().catch((error: unknown) => {
       throw storeError(error);
     });
-    const session = new PoolSession(connection, (bytes) => this.#checkFits(bytes));
+    const session = new PoolSession(connection, (bytes, asking) => this.#checkFits(bytes, asking));
     try {
       const result = await work(session);
       session.giveBack();
@@ -102,19 +102,11 @@ export class Database {
   }
 
   /** A server drops the connection over a packet that is too large, and others would wonder why. */
-  async #checkFits(bytes: number): Promise<void> {
+  async #checkFits(bytes: number, session: Session): Promise<void> {
     if (bytes < smallBytes) return;
-    this.#packetBytesMax ??= this.#readPacketBytesMax();
-    const max = await this.#packetBytesMax.catch((error: unknown) => {
-      this.#packetBytesMax = undefined;
-      throw error;
-    });
-    if (bytes + packetSlackBytes > max) throw packetError(bytes);
-  }
-
-  async #readPacketBytesMax(): Promise<number> {
-    const [row] = await this.read("SELECT @@max_allowed_packet AS bytes");
-    return Number(row?.bytes);
+    // Asked for on the same connection: there may be no other.
+    this.#packetBytesMax ??= Number((await session.rows("SELECT @@max_allowed_packet AS bytes"))[0]?.bytes);
+    if (bytes + packetSlackBytes > this.#packetBytesMax) throw packetError(bytes);
   }
 }
 
@@ -133,9 +125,9 @@ const inTransaction = 1;
 /** One connection of the pool, until it is given back. */
 export class PoolSession implements Session {
   readonly connection: PoolConnection;
-  readonly #checkFits: (bytes: number) => Promise<void>;
+  readonly #checkFits: (bytes: number, session: Session) => Promise<void>;
 
-  constructor(connection: PoolConnection, checkFits: (bytes: number) => Promise<void>) {
+  constructor(connection: PoolConnection, checkFits: (bytes: number, session: Session) => Promise<void>) {
     this.connection = connection;
     this.#checkFits = checkFits;
   }
@@ -177,20 +169,19 @@ export class PoolSession implements Session {
 
   async #execute(sql: string, parameters: readonly ColumnValue[]): Promise<unknown> {
     const values = parameters.map(parameterOf);
-    await this.#checkFits(bytesOf(values));
-    const [result] = await this.connection.execute({ sql, values, ...asItIs });
+    await this.#checkFits(bytesOf(values), this);
+    // The function is only passed where it is needed: calling it for each column costs half as much as all the rest.
+    const options = this.connection.config.typeCast === true ? asItIs : asItIsUncast;
+    const [result] = await this.connection.execute({ sql, values, ...options });
     return result;
   }
 }
 
 /** Whatever the pool was told to make of results, and of names in statements. */
-const asItIs = {
-  rowsAsArray: false,
-  nestTables: false,
-  namedPlaceholders: false,
-  // A function, because a pool's own function takes the place of anything else.
-  typeCast: (_field: unknown, next: () => unknown) => next(),
-};
+const asItIs = { rowsAsArray: false, nestTables: false, namedPlaceholders: false };
+
+/** The same for a pool with a way of its own to read columns, which only another function takes the place of. */
+const asItIsUncast = { ...asItIs, typeCast: (_field: unknown, next: () => unknown) => next() };
 
 /** Text becomes bytes: a connection's character set may not have all of its characters. */
 function parameterOf(value: ColumnValue): Buffer | number | null {

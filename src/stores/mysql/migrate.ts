@@ -50,7 +50,8 @@ export async function migrate(pool: MysqlPool, options: MigrateOptions = {}): Pr
       await apply(session, pending, found.mode as string);
       return { applied: pending.map(({ name }) => name), pending: [] };
     } finally {
-      await session.change(`DO RELEASE_LOCK(${lockName})`);
+      // Where the connection is gone, so is its lock.
+      await session.change(`DO RELEASE_LOCK(${lockName})`).catch(() => {});
     }
   });
 }
@@ -72,7 +73,8 @@ async function apply(session: PoolSession, pending: Pending, modeBefore: string)
       await session.change(remember, [id, name]);
     }
   } finally {
-    await session.change("SET SESSION sql_mode = ?", [modeBefore]);
+    // Words and commas, as the server has told them.
+    await session.connection.query(`SET SESSION sql_mode = '${modeBefore}'`);
   }
 }
 

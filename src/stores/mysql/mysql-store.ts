@@ -34,6 +34,7 @@ import { audit } from "./audit.ts";
 import { Database, type MysqlConnection, type MysqlPool, padded } from "./database.ts";
 import { MysqlOutbox } from "./outbox.ts";
 import { entryOf, finding, idOf, moveLocked } from "./records.ts";
+import { SnapshotIsolation } from "./snapshot-isolation.ts";
 import * as statements from "./statements.ts";
 import { transact } from "./transact.ts";
 import * as upkeep from "./upkeep.ts";
@@ -51,6 +52,7 @@ export class MysqlStore implements Store<MysqlConnection> {
   readonly capabilities: Capabilities;
   readonly outbox: Outbox;
   readonly #database: Database;
+  readonly #isolation = new SnapshotIsolation();
 
   constructor(pool: MysqlPool, options: MysqlStoreOptions) {
     const { responseBytesMax = defaultResponseBytesMax } = options;
@@ -117,7 +119,7 @@ export class MysqlStore implements Store<MysqlConnection> {
     work: (tx: MysqlConnection) => T | Promise<T>,
     commit: (result: T) => PhaseCommit,
   ): Promise<TransactAnswer<T>> {
-    return transact(this.#database, lease, work, commit);
+    return transact({ database: this.#database, isolation: this.#isolation }, lease, work, commit);
   }
 
   async read(id: RecordId): Promise<Reading> {

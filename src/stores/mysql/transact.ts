@@ -8,6 +8,7 @@ import { isMarkGone, storeError } from "./errors.ts";
 import { insertMessages } from "./outbox.ts";
 import { connectionOfPhase, endedFromWithin } from "./phase-connection.ts";
 import { idOf } from "./records.ts";
+import type { SnapshotIsolation } from "./snapshot-isolation.ts";
 import * as statements from "./statements.ts";
 
 /**
@@ -16,7 +17,7 @@ import * as statements from "./statements.ts";
  * Nothing is tried again here: `work` is run once, and a COMMIT without an answer may have happened.
  */
 export async function transact<T>(
-  database: Database,
+  { database, isolation }: PhaseContext,
   lease: Lease,
   work: (tx: MysqlConnection) => T | Promise<T>,
   commit: (result: T) => PhaseCommit,
@@ -24,12 +25,13 @@ export async function transact<T>(
   let thrown: { readonly error: unknown } | undefined;
   try {
     return await database.withConnection(async (session) => {
+      const ending = await isolation.without(session, statements.endPhase);
       await session.run(statements.beginPhase);
       const { result, committed } = await attempt(session, work, commit).catch((error: unknown) => {
         thrown = { error };
         throw error;
       });
-      const expiresAt = await endPhase(session, lease, committed);
+      const expiresAt = await endPhase(session, ending, lease, committed);
       if (expiresAt === undefined) {
         await session.run("ROLLBACK");
         return { kind: "lost" };
@@ -43,6 +45,12 @@ export async function transact<T>(
     if (thrown !== undefined && thrown.error === error) throw error;
     throw error instanceof PhaseError ? error : storeError(error);
   }
+}
+
+/** What phases need of their store. */
+export interface PhaseContext {
+  readonly database: Database;
+  readonly isolation: SnapshotIsolation;
 }
 
 async function attempt<T>(
@@ -61,7 +69,12 @@ async function attempt<T>(
 }
 
 /** Answers when the record expires; undefined if the lease is lost. */
-async function endPhase(session: PoolSession, lease: Lease, phase: PhaseCommit): Promise<number | undefined> {
+async function endPhase(
+  session: PoolSession,
+  ending: string,
+  lease: Lease,
+  phase: PhaseCommit,
+): Promise<number | undefined> {
   const { progress, onCrash, response } = phase;
   const parameters: ColumnValue[] = [
     idOf(lease),
@@ -75,7 +88,7 @@ async function endPhase(session: PoolSession, lease: Lease, phase: PhaseCommit):
     const { status, head, body } = encodeResponse(response.response);
     parameters.push(status, head, body, wholeMs(response.retentionMs));
   }
-  const [row] = await session.rows(statements.endPhase, parameters).catch((error: unknown) => {
+  const [row] = await session.rows(ending, parameters).catch((error: unknown) => {
     throw isMarkGone(error) ? endedFromWithin(error) : error;
   });
   if (row === undefined)

@@ -2,9 +2,6 @@ import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
 import type { RecordState } from "../../core/record.ts";
 import { type Row, type SqliteDatabase, type SqliteValue, Statement } from "./driver.ts";
 
-/** Who changed a record, and why. */
-export type Why = Pick<AuditEntry, "by" | "reason">;
-
 /** What happened to the records off the happy path. */
 export class AuditTrail {
   readonly #database: SqliteDatabase;

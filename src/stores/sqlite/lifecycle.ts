@@ -1,6 +1,4 @@
-import { auditReasons } from "../../core/audit.ts";
-import { decideBust } from "../../core/bust.ts";
-import { answerOf, decide, isAnswer } from "../../core/decide.ts";
+import { decide } from "../../core/decide.ts";
 import type { IdempotencyRecord, InProgressRecord, RecordId } from "../../core/record.ts";
 import { encodeResponse } from "../../core/response.ts";
 import type {
@@ -15,16 +13,8 @@ import type {
   SettleAnswer,
   Settlement,
 } from "../../core/store.ts";
-import {
-  accepted,
-  crashed,
-  crashReason,
-  expired,
-  reserved,
-  resolved,
-  settled,
-  settledStates,
-} from "../../core/transition.ts";
+import { reserved, settled } from "../../core/transition.ts";
+import { busting, reserving, resolving, settling } from "../moves.ts";
 import { moment } from "../record-row.ts";
 import { type Completion, completeAll, insertAll } from "./bunches.ts";
 import type { Records } from "./records.ts";
@@ -78,41 +68,7 @@ function granted({ scope, key, fence, owner, progress, createdAt }: InProgressRe
 
 /** Reads the record first. */
 function reserveKnown(records: Records, request: ReserveRequest, now: number): Reservation {
-  const entry = records.get(request);
-  const record = entry?.record;
-  const decision = decide(record, request, now);
-  if (isAnswer(decision)) return answerOf(decision);
-  const { owner } = request;
-  switch (decision.kind) {
-    case "execute": {
-      const { fence, after } = decision;
-      const isNewUse = after === "expired";
-      const next = reserved(record, request, { fence, isNewUse }, now);
-      const requestHead = isNewUse ? null : (entry?.requestHead ?? null);
-      if (requestHead !== null) records.put(next, { lastOwner: owner, requestHead });
-      else records.putWithRequest(next, { lastOwner: owner, request: request.request });
-      if (after === "failed_retryable" || after === "crash")
-        auditAgain(records, record, next, { owner, now });
-      const { progress, createdAt } = decision;
-      const { scope, key } = request;
-      return { kind: "execute", after, progress, createdAt, lease: { scope, key, fence, owner } };
-    }
-    case "accept": {
-      const next = accepted(record, request, decision, now);
-      records.putWithRequest(next, { lastOwner: null, request: request.request });
-      if (!decision.isNewUse) auditAgain(records, record, next, { owner, now });
-      return { kind: "pending" };
-    }
-    case "suspend": {
-      const requestHead = entry?.requestHead ?? null;
-      const crash = crashed(decision.record, now, { isRequestKept: requestHead !== null });
-      const found = { record: decision.record, lastOwner: null, requestHead };
-      records.move(found, crash, { by: owner, reason: crashReason, at: now });
-      return { kind: "unknown", retryAfterMs: decision.record.reconcileAfterMs, discovered: true };
-    }
-    default:
-      return decision satisfies never;
-  }
+  return records.perform(request, (entry) => reserving(entry, request, now));
 }
 
 export function settle(records: Records, lease: Lease, settlement: Settlement, now: number): SettleAnswer {
@@ -159,19 +115,7 @@ function completionOf({ lease, settlement }: CompleteCall, now: number): Complet
 
 /** Reads the record first. */
 function settleKnown(records: Records, lease: Lease, settlement: Settlement, now: number): SettleAnswer {
-  const entry = records.getOf(lease);
-  if (entry === undefined) return { kind: "lost" };
-  const { record } = entry;
-  if (record.state === "in_progress" && settlement.kind !== "complete") {
-    const next = settled(record, settlement, now);
-    records.put(next, entry);
-    records.audit(record, next, { by: lease.owner, reason: settlement.reason, at: now });
-    return { kind: "settled", expiresAt: moment(next.expiresAt) };
-  }
-  // The same lease may say the same thing twice: its first word may have been heard, and the answer lost.
-  return record.state === settledStates[settlement.kind]
-    ? { kind: "settled", expiresAt: record.expiresAt }
-    : { kind: "lost" };
+  return records.perform(lease, (entry) => settling(entry, lease, settlement, now));
 }
 
 /** Answers with the record as it is now; undefined if the lease is not held any more. */
@@ -199,39 +143,13 @@ export function resolve(
   },
   now: number,
 ): ResolveAnswer {
-  const { id, fence, resolution, by } = said;
-  const entry = records.get(id);
-  if (entry?.record.state !== "unknown" || entry.record.fence !== fence) {
-    return { kind: "not-unknown", state: entry?.record.state ?? "absent" };
-  }
-  const isRequestKept = entry.requestHead !== null;
-  const next = resolved(entry.record, resolution, now, { isRequestKept });
-  const reason = resolution.kind === "complete" ? auditReasons.foundOut : resolution.reason;
-  records.move(entry, next, { by, reason, at: now });
-  return { kind: "resolved", expiresAt: moment(next.expiresAt) };
+  return records.perform(said.id, (entry) => resolving(entry, said, now));
 }
 
 export function bust(
   records: Records,
-  { id, by, reason, attempt }: Bust & { readonly id: RecordId },
+  { id, ...bust }: Bust & { readonly id: RecordId },
   now: number,
 ): BustAnswer {
-  const entry = records.get(id);
-  const answer = decideBust(entry?.record, attempt);
-  if (answer.kind === "busted" && entry !== undefined) {
-    records.move(entry, expired(entry.record), { by, reason, at: now });
-  }
-  return answer;
-}
-
-/** A request that failed, or whose owner is gone, is tried again. */
-function auditAgain(
-  records: Records,
-  from: IdempotencyRecord | undefined,
-  to: IdempotencyRecord,
-  { owner, now }: { readonly owner: string; readonly now: number },
-): void {
-  if (from === undefined) return;
-  const reason = from.state === "in_progress" ? auditReasons.takenOver : auditReasons.retried;
-  records.audit(from, to, { by: owner, reason, at: now });
+  return records.perform(id, (entry) => busting(entry, bust, now));
 }

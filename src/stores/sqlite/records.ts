@@ -2,16 +2,12 @@ import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
 import type { IdempotencyRecord, InProgressRecord, RecordId } from "../../core/record.ts";
 import type { Lease } from "../../core/store.ts";
 import { decodeRequest, encodeRequest, type StoredRequest } from "../../core/stored-request.ts";
+import type { Entry, Moved } from "../moves.ts";
 import { moment, type RowExtras, recordOf, rowOf, wholeMs } from "../record-row.ts";
-import { AuditTrail, type Why } from "./audit.ts";
+import { AuditTrail } from "./audit.ts";
 import type { Completion } from "./bunches.ts";
 import type { SqliteDatabase } from "./driver.ts";
 import { prepareStatements, type Statements } from "./statements.ts";
-
-/** A record with what else its row says. */
-export interface Entry extends RowExtras {
-  readonly record: IdempotencyRecord;
-}
 
 /** The records of one connection. Whoever writes is in a transaction. */
 export class Records {
@@ -79,10 +75,16 @@ export class Records {
     this.statements.writeRequestBody.run(record.scope, record.key, body);
   }
 
-  /** Somebody else than the owner moves a record on, off the happy path: the owner's word counts no more. */
-  move(entry: Entry, to: IdempotencyRecord, why: Why & { readonly at: number }): void {
-    this.put(to, { lastOwner: null, requestHead: entry.requestHead });
-    this.audit(entry.record, to, why);
+  /** Writes what a verb makes of a record, and answers as it does. */
+  perform<Answer>(id: RecordId, plan: (entry: Entry | undefined) => Moved<Answer>): Answer {
+    const entry = this.get(id);
+    const { answer, move } = plan(entry);
+    if (move === undefined) return answer;
+    const { to, lastOwner, request, audit } = move;
+    if (request === undefined) this.put(to, { lastOwner, requestHead: entry?.requestHead ?? null });
+    else this.putWithRequest(to, { lastOwner, request: request.kept });
+    if (audit !== undefined) this.#audit.write(audit);
+    return answer;
   }
 
   /** Completes what this lease holds; false if it does not hold it, or not any more. */
@@ -101,11 +103,6 @@ export class Records {
     if (requestHead === null) return undefined;
     const body = this.statements.readRequestBody.get(record.scope, record.key)?.body;
     return decodeRequest({ head: requestHead, body: (body as Uint8Array | null) ?? new Uint8Array() });
-  }
-
-  audit(from: IdempotencyRecord, to: IdempotencyRecord, why: Why & { readonly at: number }): void {
-    const { scope, key, fence } = to;
-    this.#audit.write({ scope, key, fence, from: from.state, to: to.state, ...why });
   }
 
   readAudit(query: AuditQuery): readonly AuditEntry[] {

@@ -1,0 +1,122 @@
+import { readFileSync } from "node:fs";
+import mysql, { type Pool, type RowDataPacket } from "mysql2/promise";
+import { describe, expect, it } from "vitest";
+import { ConfigError } from "../../src/core/errors.ts";
+import { statementsOf } from "../../src/stores/mysql/migrate.ts";
+import { migrate, mysqlStore } from "../../src/stores/mysql/store.ts";
+import { leaseOf, request, useMysql } from "./mysql-support.ts";
+
+const files = useMysql();
+const folder = new URL("../../src/stores/mysql/migrations/", import.meta.url);
+const first = readFileSync(new URL("0001_records.sql", folder), "utf8");
+
+async function emptyPool(): Promise<Pool> {
+  return files.pool({ uri: await files.emptyDatabase() });
+}
+
+async function works(pool: Pool): Promise<void> {
+  const store = mysqlStore(pool);
+  await store.settle(await leaseOf(store, request()), {
+    kind: "release",
+    reason: "to be tried again",
+    retentionMs: 1_000,
+  });
+  expect(await store.outbox?.counts()).toMatchObject({ waiting: 0 });
+}
+
+async function tables(pool: Pool): Promise<string[]> {
+  const [rows] = await pool.query<RowDataPacket[]>({ sql: "SHOW TABLES", rowsAsArray: true });
+  return rows.map((row) => String(row[0])).sort();
+}
+
+describe("migrate", () => {
+  it("makes everything once, and then nothing more", async () => {
+    const pool = await emptyPool();
+    expect(await migrate(pool)).toEqual({ applied: ["0001_records"], pending: [] });
+    expect(await tables(pool)).toEqual(
+      ["audit", "lanes", "migrations", "outbox", "records"].map((name) => `latchkey_${name}`),
+    );
+    expect(await migrate(pool)).toEqual({ applied: [], pending: [] });
+    await works(pool);
+  });
+
+  it("in a dry run tells what it would do, and changes nothing", async () => {
+    const pool = await emptyPool();
+    expect(await migrate(pool, { dryRun: true })).toEqual({
+      applied: [],
+      pending: [{ name: "0001_records", sql: first }],
+    });
+    expect(await tables(pool)).toEqual([]);
+    await migrate(pool);
+    expect(await migrate(pool, { dryRun: true })).toEqual({ applied: [], pending: [] });
+  });
+
+  it("five processes at once: one does it, the others wait", async () => {
+    const uri = await files.emptyDatabase();
+    const results = await Promise.all(Array.from({ length: 5 }, () => migrate(files.pool({ uri }))));
+    expect(results.flatMap(({ applied }) => applied)).toEqual(["0001_records"]);
+    await works(files.pool({ uri }));
+  });
+
+  it("goes on after an interruption, wherever that was", async () => {
+    const statements = statementsOf(first);
+    for (const done of [1, 4, 5, 6, statements.length - 1, statements.length]) {
+      const pool = await emptyPool();
+      for (const statement of statements.slice(0, done)) await pool.query(statement);
+      expect((await migrate(pool)).applied, `after ${done} statements`).toEqual(["0001_records"]);
+      await works(pool);
+      const [lanes] = await pool.query<RowDataPacket[]>("SELECT COUNT(*) AS lanes FROM latchkey_lanes");
+      expect(lanes[0]?.lanes).toBe(64);
+    }
+  });
+
+  it("works whatever the session is set to, and leaves it so", async () => {
+    const pool = files.pool({ uri: await files.emptyDatabase(), connectionLimit: 1, rowsAsArray: true });
+    const modes = "ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES";
+    await pool.query(`SET SESSION sql_mode = '${modes}', autocommit = 0`);
+    await migrate(pool);
+    const [rows] = await pool.query<RowDataPacket[]>("SELECT @@sql_mode");
+    expect(String(rows[0]?.[0]).split(",").sort()).toEqual(modes.split(",").sort());
+    await works(pool);
+    expect((await migrate(pool)).applied).toEqual([]);
+  });
+
+  it("refuses tables of a newer version", async () => {
+    const pool = await emptyPool();
+    await migrate(pool);
+    await pool.query("INSERT INTO latchkey_migrations (id, name) VALUES (99, 'later')");
+    await expect(migrate(pool)).rejects.toThrow(ConfigError);
+    await expect(migrate(pool)).rejects.toThrow(/version 99/);
+  });
+
+  it("refuses a pool that has chosen no database", async () => {
+    const { protocol, host } = new URL(files.url);
+    const pool = mysql.createPool(`${protocol}//root@${host}/`);
+    await expect(migrate(pool)).rejects.toThrow(ConfigError);
+    await pool.end();
+  });
+
+  it("makes tables of InnoDB, whatever the server's default is", async () => {
+    const pool = files.pool({ uri: await files.emptyDatabase(), connectionLimit: 1 });
+    await pool.query("SET SESSION default_storage_engine = MyISAM");
+    await migrate(pool);
+    const [rows] = await pool.query<RowDataPacket[]>(
+      "SELECT DISTINCT engine AS engine FROM information_schema.tables WHERE table_schema = DATABASE()",
+    );
+    expect(rows.map(({ engine }) => engine)).toEqual(["InnoDB"]);
+  });
+});
+
+describe("the statements of a migration", () => {
+  it("end with the delimiter that was chosen last", () => {
+    expect(
+      statementsOf(
+        "-- why\nSELECT 1;\n\nDELIMITER //\nCREATE x\nBEGIN\n  DO 1;\nEND //\nDELIMITER ;\nSELECT\n  2;\n",
+      ),
+    ).toEqual(["SELECT 1", "CREATE x\nBEGIN\n  DO 1;\nEND ", "SELECT\n  2"]);
+  });
+
+  it("are all ended", () => {
+    expect(() => statementsOf("SELECT 1;\nSELECT 2\n")).toThrow(ConfigError);
+  });
+});
