@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
-import { type IdempotencyRecord, recordIdText } from "../../core/record.ts";
+import { recordIdText } from "../../core/record.ts";
 import { findInIndex } from "./due.ts";
 import { Expression } from "./expression.ts";
 import { auditPk, indexed, keyItem, shardCount, shardOf, shards } from "./keys.ts";
@@ -16,32 +16,23 @@ import { type Item, text, textIn } from "./values.ts";
 let latest = 0;
 
 export function nextAuditNumber(at: number, last: number | undefined): number {
-  latest = Math.max(at * numbersPerMs, latest + 1, (last ?? 0) + 1);
+  latest = Math.max(Math.floor(at) * numbersPerMs, latest + 1, (last ?? 0) + 1);
   return latest;
 }
 
 /** Enough for whatever happens within a millisecond, and few enough to be exact for centuries. */
 export const numbersPerMs = 1_000;
 
-export function auditItem(change: {
-  readonly from: IdempotencyRecord;
-  readonly record: IdempotencyRecord;
-  readonly at: number;
-  readonly by: string;
-  readonly reason: string;
-  readonly number: number;
-}): Item {
-  const { from, record, at, by, reason, number: sequence } = change;
-  const { scope, key, fence, state: to } = record;
-  const name = recordIdText(record);
+export function auditItem(told: Omit<AuditEntry, "id">, sequence: number): Item {
+  const name = recordIdText(told);
   const id = `${digits(sequence)}-${hash("sha256", name).slice(0, 12)}`;
-  const entry: AuditEntry = { id, at, scope, key, fence, from: from.state, to, by, reason };
+  const entry: AuditEntry = { id, ...told };
   return {
-    ...keyItem({ pk: auditPk(record), sk: id }),
+    ...keyItem({ pk: auditPk(told), sk: id }),
     // As one text, which the index has as well: whoever lists the trail needs no second reading.
     entry: text(JSON.stringify(entry)),
     ...indexed("audit", shardOf(name, shardCount), sequence),
-    ...ttl(at, auditRetentionMs),
+    ...ttl(told.at, auditRetentionMs),
   };
 }
 

@@ -68,7 +68,7 @@ export function messageKey({ pk, sequence }: Pick<Numbered, "pk" | "sequence">, 
 
 /** Numbers follow the time, so that what is listed by them is listed by it; `last` is the lane's latest. */
 export function firstSequence(now: number, last = 0): number {
-  return Math.max(now * numbersPerMs, last + 1);
+  return Math.max(Math.floor(now) * numbersPerMs, last + 1);
 }
 
 export function messageItem(message: Numbered): Item {

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { StoreError } from "../../core/errors.ts";
 import type { DeadMessage, Delivery, Message, Outbox, OutboxCounts } from "../../core/outbox.ts";
 import { LaneClaims, type Unit } from "./claims.ts";
 import { inParallel } from "./concurrency.ts";
@@ -20,7 +21,7 @@ import {
   numberedOf,
   parseId,
 } from "./messages.ts";
-import type { Condition, Table } from "./table.ts";
+import { attemptsMax, type Condition, pause, type Table } from "./table.ts";
 import { type Item, number, numberIn, numberInIf, text, textIn } from "./values.ts";
 
 /** A quarter of all lanes, so that a relay with much to do leaves something for three others. */
@@ -210,12 +211,17 @@ export class DynamoDbOutbox implements Outbox {
     return { Put: { TableName: this.#table.name, Item: item } };
   }
 
+  /** Whether the conditions of these writes held. */
   async #together(writes: Unit): Promise<boolean> {
-    try {
-      return (await this.#table.transact(writes, randomUUID())) === undefined;
-    } catch (error) {
-      throw storeError(error, this.#table.name);
+    for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
+      const reasons = await this.#table.transact(writes, randomUUID()).catch((error: unknown) => {
+        throw storeError(error, this.#table.name);
+      });
+      if (reasons === undefined) return true;
+      if (reasons.some(({ Code }) => Code === "ConditionalCheckFailed")) return false;
+      await pause(attempt);
     }
+    throw new StoreError(`DynamoDB was busy with a dead message during each of ${attemptsMax} attempts`);
   }
 }
 
