@@ -138,6 +138,18 @@ describe("an atomic phase", () => {
     expect((await transact(store, held, (tx) => putAll(tx, ids.slice(1)))).kind).toBe("committed");
   });
 
+  it("whose result does not fit into its record is refused as its own fault, and keeps its lease", async () => {
+    const store = open();
+    const held = await lease(store);
+    const id = name();
+    const progress = [
+      { kind: "atomic", name: "large", result: JSON.stringify("x".repeat(410_000)) },
+    ] as const;
+    await expect(transact(store, held, (tx) => tx.put(ride(id)), { progress })).rejects.toThrow(PhaseError);
+    expect(await committed()).not.toContain(id);
+    expect(await store.renew([held], 60_000)).toEqual(["held"]);
+  });
+
   it("cannot hand over anything after it is over", async () => {
     const store = open();
     const held = await lease(store);
@@ -221,14 +233,34 @@ describe("messages", () => {
     }
   });
 
-  it("that are larger than an item are refused, and nothing of their phase is written", async () => {
+  it("that are larger than an item are refused, as the phase's own fault, and nothing of it is written", async () => {
     const store = open();
     const held = await lease(store);
     const id = name();
     const payload = JSON.stringify("x".repeat(420_000));
     const refused = transact(store, held, (tx) => tx.put(ride(id)), { messages: [message({ payload })] });
-    await expect(refused).rejects.toThrow(StoreError);
+    await expect(refused).rejects.toThrow(PhaseError);
     expect(await committed()).not.toContain(id);
+  });
+
+  it("that are large die together, and are listed", async () => {
+    const store = open();
+    const outbox = outboxOf(store);
+    const held = await lease(store);
+    const topic = name();
+    const payload = JSON.stringify("x".repeat(300_000));
+    const partition = name();
+    for (let nth = 0; nth < 14; nth += 1) {
+      await transact(store, held, () => undefined, { messages: [message({ topic, partition, payload })] });
+    }
+    const batch = await outbox.claim({ owner: "relay", limit: 100, leaseMs: 60_000 });
+    expect(batch.filter((found) => found.topic === topic)).toHaveLength(14);
+    // Told twice, which counts once.
+    const died = batch.map(({ id }) => ({ kind: "dead", id, error: "refused" }) as const);
+    await outbox.settle("relay", [...died, ...died]);
+    const dead = (await outbox.deadLetters({ limit: 100 })).filter((found) => found.topic === topic);
+    expect(dead.map(({ attempts }) => attempts)).toEqual(Array(14).fill(1));
+    expect(await outbox.claim({ owner: "relay", limit: 100, leaseMs: 60_000 })).toEqual([]);
   });
 
   it("are not revived, settled or listed under an id that no message of this store has", async () => {

@@ -111,6 +111,19 @@ describe("an answer that is lost", () => {
     client.destroy();
   });
 
+  it("to a worker's claim is found again: what was hidden from the others is handed to it", async () => {
+    const sure = open(place.client);
+    const kept = { method: "POST", target: "/", tenant: "t", headers: [], body: new Uint8Array() };
+    const asked = request({ mode: "accept", request: kept });
+    await sure.reserve(asked);
+    const { client, lost } = losingAnswers(["PutItemCommand"], { times: 1, maxAttempts: 3 });
+    const backoff = { baseMs: 60_000, capMs: 60_000 };
+    const { claimed } = await open(client).claimResumable({ limit: 1_000, attemptsMax: 9, backoff });
+    expect(lost()).toBe(1);
+    expect(claimed.map(({ record }) => record.key)).toContain(asked.key);
+    client.destroy();
+  });
+
   it("to an atomic phase is found again: it is committed once", async () => {
     const { client, lost } = losingAnswers(["TransactWriteItemsCommand"], { times: 1, maxAttempts: 3 });
     const store = open(client);

@@ -6,7 +6,7 @@ import { Expression } from "./expression.ts";
 import type { ItemKey } from "./keys.ts";
 import { keyItem } from "./keys.ts";
 import { attemptsMax, type Condition, pause, type Table } from "./table.ts";
-import { number, numberIn, text, textIn, textInIf } from "./values.ts";
+import { bytesOf, number, numberIn, text, textIn, textInIf } from "./values.ts";
 
 /** Writes that belong together; those of one unit carry the condition under which it is still to be done. */
 export type Unit = readonly TransactWriteItem[];
@@ -127,19 +127,18 @@ function isOwn(owner: string): Condition {
   return (expression) => expression.equal({ owner: text(owner) });
 }
 
-/** A transaction may have a hundred items, and one of them is the claim. */
+/** A transaction may have a hundred items, of which one is the claim, and four megabytes. */
 function batchesOf(units: readonly Unit[]): Unit[][] {
   const batches: Unit[][] = [];
-  let left = 0;
+  let room = { items: 0, bytes: 0 };
   for (const unit of units) {
-    if (batches.length === 0 || unit.length > left) {
+    const bytes = unit.reduce((sum, { Put }) => sum + bytesOf(Put?.Item ?? {}), 0);
+    if (unit.length > room.items || bytes > room.bytes) {
       batches.push([]);
-      left = batchItemsMax;
+      room = { items: 99, bytes: 3_500_000 };
     }
     batches.at(-1)?.push(unit);
-    left -= unit.length;
+    room = { items: room.items - unit.length, bytes: room.bytes - bytes };
   }
   return batches;
 }
-
-const batchItemsMax = 99;

@@ -66,8 +66,10 @@ export class DynamoDbOutbox implements Outbox {
     const claims = await this.#claims.read();
     const own = lanes.filter((lane) => claims.get(lane)?.owner === owner);
     const messages = await this.#messagesToMove(deliveries);
+    // Of what is told twice of one message the first word counts; one transaction could not have both.
+    const first = new Map(deliveries.toReversed().map((delivery) => [delivery.id, delivery]));
     await inParallel(own, async (lane) => {
-      const units = deliveries.flatMap((delivery) => {
+      const units = [...first.values()].flatMap((delivery) => {
         const place = parseId(delivery.id);
         if (place === undefined || laneOf(place.pk) !== lane) return [];
         return [this.#settling(place, messages.get(delivery.id), delivery, now)];

@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { CancellationReason, TransactWriteItem } from "@aws-sdk/client-dynamodb";
 import { type LatchkeyError, PhaseError, StoreError } from "../../core/errors.ts";
+import { encodeProgress } from "../../core/phase.ts";
+import { encodeResponse } from "../../core/response.ts";
 import type { Lease, PhaseCommit, TransactAnswer } from "../../core/store.ts";
 import { moment } from "../record-row.ts";
 import type { Context } from "./context.ts";
@@ -8,8 +10,9 @@ import { enqueuing } from "./enqueue.ts";
 import { DynamoWriteRefusedError, storeError } from "./errors.ts";
 import { recordKey } from "./keys.ts";
 import { held, phaseChanges } from "./leases.ts";
+import type { Extras } from "./record-item.ts";
 import { attemptsMax, pause } from "./table.ts";
-import { bytesOf } from "./values.ts";
+import { bytesOf, itemBytesMax } from "./values.ts";
 import { CollectedWrites, type DynamoWrites } from "./writes.ts";
 
 /**
@@ -55,6 +58,7 @@ async function writeDown(
   const { response } = phase;
   const expiresAt = response === undefined ? entry.record.expiresAt : moment(now + response.retentionMs);
   const parts = response && (await bodies.keep(response.response, expiresAt));
+  assertRecordFits(phase, { request: entry.request, parts });
   for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
     const version = randomUUID();
     const changes = phaseChanges(lease, phase, { version, now, parts });
@@ -148,6 +152,22 @@ function assertFits(writes: readonly TransactWriteItem[], business: number): voi
     );
   }
 }
+
+/** Results that are too large today are too large in every attempt: that is the phase's fault and not the store's. */
+function assertRecordFits({ progress, response }: PhaseCommit, { request, parts }: Extras): void {
+  const beside = response === undefined ? request : encodeResponse(response.response);
+  const body = parts === undefined ? (beside?.body?.byteLength ?? 0) : 0;
+  const size =
+    Buffer.byteLength(encodeProgress(progress) ?? "") + Buffer.byteLength(beside?.head ?? "") + body;
+  if (size <= itemBytesMax - namesBytesMax) return;
+  throw new PhaseError(
+    `the results of the phases, with the request or the response that is kept, have ${size} bytes, and do not fit into ` +
+      "one item of DynamoDB (400 KB): return less from each phase",
+  );
+}
+
+/** What a record has beside, of which scope and key may be long, and are there twice. */
+const namesBytesMax = 8 * 1024;
 
 /** DynamoDB's own limits. */
 const itemsMax = 100;
