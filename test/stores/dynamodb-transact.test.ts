@@ -186,7 +186,9 @@ describe("an atomic phase", () => {
 
 describe("messages", () => {
   it("of one partition that many phases enqueue at once are all delivered, each phase's own in order", async () => {
-    const store = open();
+    // At one moment, so that nothing but the counter tells them apart.
+    const now = Date.now();
+    const store = open({ clock: () => now });
     const outbox = outboxOf(store);
     const partition = name();
     const phases = Array.from({ length: 12 }, (_, phase) => phase);
@@ -212,7 +214,7 @@ describe("messages", () => {
     const store = open();
     const outbox = outboxOf(store);
     const topic = name();
-    const partitions = Array.from({ length: 70 }, (_, nth) => `${topic}/${nth}`);
+    const partitions = Array.from({ length: 40 }, (_, nth) => `${topic}/${nth}`);
     const rows = Array.from({ length: 15 }, name);
     const many = [0, 1, 2].flatMap((nth) =>
       partitions.map((partition) => message({ topic, partition, payload: String(nth) })),
@@ -226,7 +228,7 @@ describe("messages", () => {
     });
     expect(await committed()).toEqual(expect.arrayContaining(rows));
     const seen = await drain(outbox, ["one", "two", "three"], topic);
-    expect(seen).toHaveLength(211);
+    expect(seen).toHaveLength(121);
     for (const each of partitions) {
       const own = seen.filter((found) => found.partition === each).map(({ payload }) => payload);
       expect(own, each).toEqual(each === partition ? ["0", "1", "2", "3"] : ["0", "1", "2"]);

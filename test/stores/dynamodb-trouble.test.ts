@@ -171,6 +171,81 @@ describe("an answer that is lost", () => {
   });
 });
 
+describe("another transaction on the same items", () => {
+  /** A client whose writes meet another transaction, so often. DynamoDB Local has them wait instead. */
+  function meeting(times: number) {
+    const client = dynamoDbClient(place.url);
+    const met = new Map<string, number>();
+    client.middlewareStack.add(
+      (next, { commandName = "" }) =>
+        async (args) => {
+          const before = met.get(commandName) ?? 0;
+          const isWrite = /^(Put|Update|Delete|TransactWrite)/.test(commandName);
+          if (!isWrite || before >= times) return next(args);
+          met.set(commandName, before + 1);
+          const { TransactItems } = args.input as { TransactItems?: unknown[] };
+          if (TransactItems === undefined) throw named("TransactionConflictException");
+          const CancellationReasons = TransactItems.map((_, nth) => ({
+            Code: nth === 0 ? "TransactionConflict" : "None",
+          }));
+          throw Object.assign(named("TransactionCanceledException"), { CancellationReasons });
+        },
+      { step: "initialize", name: "meet" },
+    );
+    return { client, met: () => Object.fromEntries(met) };
+  }
+  const named = (name: string) => Object.assign(new Error("met another transaction"), { name });
+  const message = { topic: "met", payload: "{}", partition: "met", key: "k", correlationId: "c", delayMs: 0 };
+  const phase = () => ({ progress: [], onCrash: "retry", messages: [message] }) as const;
+
+  it("is waited for, by every verb", async () => {
+    const { client, met } = meeting(2);
+    const store = open(client);
+    const asked = request();
+    const held = await lease(store, asked);
+    expect(await store.renew([held], 60_000)).toEqual(["held"]);
+    expect((await store.transact?.(held, () => undefined, phase))?.kind).toBe("committed");
+    expect((await store.settle(held, release)).kind).toBe("settled");
+    expect(met()).toEqual({ PutItemCommand: 2, UpdateItemCommand: 2, TransactWriteItemsCommand: 2 });
+    const next = await lease(store, again(asked));
+    expect(next.fence).toBe(2);
+    client.destroy();
+  });
+
+  it("is waited for by what a relay settles and what an operator revives", async () => {
+    const sure = open(place.client);
+    await sure.transact?.(await lease(sure, request()), () => undefined, phase);
+    const batch = await sure.outbox?.claim({ owner: "met", limit: 100, leaseMs: 60_000 });
+    const ids = batch?.filter(({ topic }) => topic === "met").map(({ id }) => id) ?? [];
+    const settling = meeting(2);
+    await open(settling.client).outbox?.settle(
+      "met",
+      ids.map((id) => ({ kind: "dead", id, error: "refused" })),
+    );
+    const reviving = meeting(2);
+    expect(await open(reviving.client).outbox?.requeue(ids)).toBe(ids.length);
+    expect(ids.length).toBeGreaterThan(0);
+    for (const { client, met } of [settling, reviving]) {
+      expect(met().TransactWriteItemsCommand).toBe(2);
+      client.destroy();
+    }
+  });
+
+  it("that does not end is an error, and nothing was written", async () => {
+    const { client } = meeting(1_000);
+    const sure = open(place.client);
+    const asked = request();
+    await expect(open(client).reserve(asked)).rejects.toThrow(StoreError);
+    expect((await sure.read(asked)).record).toBeUndefined();
+    const held = await lease(sure, asked);
+    await expect(open(client).transact?.(held, () => undefined, phase)).rejects.toThrow(
+      /nothing was written/,
+    );
+    expect((await sure.settle(held, complete)).kind).toBe("settled");
+    client.destroy();
+  });
+});
+
 it("fifty callers over four clients: one executes", async () => {
   const clients = Array.from({ length: 4 }, () => dynamoDbClient(place.url));
   const stores = clients.map((client) => open(client));
@@ -195,6 +270,30 @@ it("fifty callers over four clients: one executes", async () => {
     ).toHaveLength(49);
   }
   for (const client of clients) client.destroy();
+});
+
+it("a fresh request takes two round trips, a replay one, and so does a heartbeat of each lease", async () => {
+  const client = dynamoDbClient(place.url);
+  const sent: string[] = [];
+  client.middlewareStack.add(
+    (next, { commandName = "" }) =>
+      (args) => {
+        sent.push(commandName);
+        return next(args);
+      },
+    { step: "initialize", name: "count" },
+  );
+  const store = open(client);
+  const asked = request();
+  const held = await lease(store, asked);
+  expect(sent.splice(0)).toEqual(["PutItemCommand"]);
+  await store.renew([held], 60_000);
+  expect(sent.splice(0)).toEqual(["UpdateItemCommand"]);
+  await store.settle(held, complete);
+  expect(sent.splice(0)).toEqual(["UpdateItemCommand"]);
+  expect((await store.reserve(again(asked))).kind).toBe("replay");
+  expect(sent.splice(0)).toEqual(["PutItemCommand"]);
+  client.destroy();
 });
 
 describe("clocks that differ", () => {
