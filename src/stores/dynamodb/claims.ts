@@ -1,10 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { TransactWriteItem } from "@aws-sdk/client-dynamodb";
 import { StoreError } from "../../core/errors.ts";
-import { storeError } from "./errors.ts";
 import { Expression } from "./expression.ts";
-import type { ItemKey } from "./keys.ts";
-import { keyItem } from "./keys.ts";
+import { type ItemKey, keyItem } from "./keys.ts";
 import { attemptsMax, type Condition, pause, type Table } from "./table.ts";
 import { bytesOf, number, numberIn, text, textIn, textInIf } from "./values.ts";
 
@@ -77,11 +75,7 @@ export class LaneClaims {
   async #carryOutBatch(guard: TransactWriteItem, batch: readonly Unit[]): Promise<boolean> {
     let units = batch;
     for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
-      const reasons = await this.#table
-        .transact([guard, ...units.flat()], randomUUID())
-        .catch((error: unknown) => {
-          throw storeError(error, this.#table.name);
-        });
+      const reasons = await this.#table.transact([guard, ...units.flat()], randomUUID());
       if (reasons === undefined) return true;
       const isRefused = reasons.map(({ Code }) => Code === "ConditionalCheckFailed");
       if (isRefused[0] === true) return false;

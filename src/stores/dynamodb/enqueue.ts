@@ -2,11 +2,9 @@ import { randomUUID } from "node:crypto";
 import type { TransactWriteItem } from "@aws-sdk/client-dynamodb";
 import { PhaseError } from "../../core/errors.ts";
 import type { NewMessage } from "../../core/outbox.ts";
-import { digits } from "./audit.ts";
 import { type ItemKey, indexed, keyItem } from "./keys.ts";
 import {
   counterOf,
-  firstSequence,
   laneOf,
   lanes,
   messageItem,
@@ -15,6 +13,7 @@ import {
   randomLane,
   singlePk,
 } from "./messages.ts";
+import { digits, nextSequence } from "./sequence.ts";
 import type { Table } from "./table.ts";
 import { bytesOf, type Item, itemBytesMax, number, numberIn, text, textIn } from "./values.ts";
 
@@ -35,7 +34,7 @@ export async function enqueuing(
   const found = await table.getAll([...counters].map(counterKey));
   const last = new Map(found.map((item) => [textIn(item, "pk"), numberIn(item, "last")]));
   const lastOf = (counter: number) => last.get(counterKey(counter).pk);
-  const next = new Map([...counters].map((counter) => [counter, firstSequence(now, lastOf(counter))]));
+  const next = new Map([...counters].map((counter) => [counter, nextSequence(now, lastOf(counter))]));
   const numbered = numberAll(messages, next, now);
   for (const message of numbered) assertFits(message);
   const counting = [...next].map(([counter, sequence]) => ({
@@ -48,7 +47,7 @@ export async function enqueuing(
 /** Takes the next number of its counter for each message of a partition. */
 function numberAll(messages: readonly NewMessage[], next: Map<number, number>, now: number): Numbered[] {
   const singleLane = randomLane();
-  const first = firstSequence(now);
+  const first = nextSequence(now);
   return messages.map(({ delayMs, ...message }, nth) => {
     const common = { ...message, attempts: 0, createdAt: now, due: now + delayMs };
     if (message.partition === null) return { ...common, pk: singlePk(singleLane), sequence: first + nth };

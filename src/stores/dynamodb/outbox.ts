@@ -5,7 +5,6 @@ import { LaneClaims, type Unit } from "./claims.ts";
 import { inParallel } from "./concurrency.ts";
 import type { Context } from "./context.ts";
 import { findInIndex } from "./due.ts";
-import { storeError } from "./errors.ts";
 import { indexed, keyItem, keyOf } from "./keys.ts";
 import { deliverable } from "./lane.ts";
 import {
@@ -216,9 +215,7 @@ export class DynamoDbOutbox implements Outbox {
   /** Whether the conditions of these writes held. */
   async #together(writes: Unit): Promise<boolean> {
     for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
-      const reasons = await this.#table.transact(writes, randomUUID()).catch((error: unknown) => {
-        throw storeError(error, this.#table.name);
-      });
+      const reasons = await this.#table.transact(writes, randomUUID());
       if (reasons === undefined) return true;
       if (reasons.some(({ Code }) => Code === "ConditionalCheckFailed")) return false;
       await pause(attempt);

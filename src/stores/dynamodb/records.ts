@@ -4,7 +4,6 @@ import type { RecordId } from "../../core/record.ts";
 import { encodeRequest } from "../../core/stored-request.ts";
 import type { Move, Moved } from "../moves.ts";
 import { auditItem, nextAuditNumber } from "./audit.ts";
-import { storeError } from "./errors.ts";
 import { type ItemKey, recordKey } from "./keys.ts";
 import { type Extras, entryOf, type ItemEntry, itemOf } from "./record-item.ts";
 import { attemptsMax, type Condition, pause, type Table, type WriteOutcome, written } from "./table.ts";
@@ -103,16 +102,12 @@ export class Records {
       { Put: this.table.putInput(item, unchanged) },
       { Put: { TableName: this.table.name, Item: audit } },
     ];
-    try {
-      const reasons = await this.table.transact(writes, version);
-      if (reasons === undefined) return written;
-      const [reason] = reasons;
-      return reason?.Code === "ConditionalCheckFailed"
-        ? { kind: "refused", item: reason.Item }
-        : { kind: "busy" };
-    } catch (error) {
-      throw storeError(error, this.table.name);
-    }
+    const reasons = await this.table.transact(writes, version);
+    if (reasons === undefined) return written;
+    const [reason] = reasons;
+    return reason?.Code === "ConditionalCheckFailed"
+      ? { kind: "refused", item: reason.Item }
+      : { kind: "busy" };
   }
 }
 

@@ -89,7 +89,7 @@ export class Table {
       };
       if (name === "TransactionCanceledException" && CancellationReasons !== undefined)
         return CancellationReasons;
-      throw error;
+      throw storeError(error, this.name);
     }
   }
 

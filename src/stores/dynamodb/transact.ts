@@ -1,13 +1,13 @@
 import { randomUUID } from "node:crypto";
 import type { CancellationReason, TransactWriteItem } from "@aws-sdk/client-dynamodb";
-import { type LatchkeyError, PhaseError, StoreError } from "../../core/errors.ts";
+import { PhaseError, StoreError } from "../../core/errors.ts";
 import { encodeProgress } from "../../core/phase.ts";
 import { encodeResponse } from "../../core/response.ts";
 import type { Lease, PhaseCommit, TransactAnswer } from "../../core/store.ts";
 import { moment } from "../record-row.ts";
 import type { Context } from "./context.ts";
 import { enqueuing } from "./enqueue.ts";
-import { DynamoWriteRefusedError, storeError } from "./errors.ts";
+import { DynamoWriteRefusedError } from "./errors.ts";
 import { recordKey } from "./keys.ts";
 import { held, phaseChanges } from "./leases.ts";
 import type { Extras } from "./record-item.ts";
@@ -68,7 +68,7 @@ async function writeDown(
     const writes = [update, ...business, ...messages];
     assertFits(writes, business.length);
     const reasons = await table.transact(writes, version).catch((error: unknown) => {
-      throw explained(error, business, table.name);
+      throw explained(error, business);
     });
     if (reasons === undefined) return expiresAt;
     const [own, ...others] = reasons;
@@ -128,11 +128,12 @@ const passing: ReadonlySet<string> = new Set([
 ]);
 
 /** A transaction that DynamoDB did not even begin: the record was read a moment ago, so what is wrong is the business'. */
-function explained(error: unknown, business: readonly TransactWriteItem[], table: string): LatchkeyError {
-  const { name, message } = error as { name?: string; message?: string };
-  const isBusiness = name === "ValidationException" || name === "ResourceNotFoundException";
-  if (!isBusiness || business.length === 0) return storeError(error, table);
-  return new DynamoWriteRefusedError({ reason: name, message, cause: error });
+function explained(error: unknown, business: readonly TransactWriteItem[]): unknown {
+  const { cause } = error as { cause?: { name?: string; message?: string } };
+  const reason = cause?.name;
+  const isBusiness = reason === "ValidationException" || reason === "ResourceNotFoundException";
+  if (!isBusiness || business.length === 0) return error;
+  return new DynamoWriteRefusedError({ reason, message: cause?.message, cause });
 }
 
 function assertFits(writes: readonly TransactWriteItem[], business: number): void {
