@@ -1,12 +1,19 @@
 import { describe, it } from "vitest";
-import { type DynamoDbStoreOptions, dynamodbStore } from "../../src/stores/dynamodb/store.ts";
-import { manualClock, runStoreContract } from "../../src/testing/index.ts";
+import {
+  type DynamoDbStoreOptions,
+  type DynamoWrites,
+  dynamodbStore,
+} from "../../src/stores/dynamodb/store.ts";
+import { manualClock, runStoreContract, type StoreHarness, storeContract } from "../../src/testing/index.ts";
 import { business, useDynamoDb } from "./dynamodb-support.ts";
 
 const place = useDynamoDb();
 
-/** One for all cases: they share a table, and its audit trail is in the order of the time. */
-const clock = manualClock();
+/**
+ * One for all cases: they share a table, and its audit trail is in the order of the time. It begins now, because what is
+ * long past by the real time is deleted by DynamoDB itself.
+ */
+const clock = manualClock({ startMs: Date.now() });
 
 const lacks = {
   push: "DynamoDB tells nobody that something changed, but for streams, which somebody has to read",
@@ -14,25 +21,26 @@ const lacks = {
   "outbox push": "DynamoDB tells nobody that something changed",
 };
 
-const variants: Readonly<Record<string, Omit<DynamoDbStoreOptions, "table">>> = {
-  "with every body in its record": { largeBodies: "refuse" },
-  "with bodies split into parts of three bytes": { partBytes: 3 },
-};
-
-for (const [how, options] of Object.entries(variants)) {
-  describe(`dynamodb store ${how}`, () => {
-    runStoreContract({
-      it,
-      lacks,
-      async open() {
-        const { client, table } = place;
-        return {
-          store: dynamodbStore(client, { table, clock: clock.now, clockSkewMs: 0, ...options }),
-          passTime: clock.advance,
-          business: business(client, table),
-          close: async () => {},
-        };
-      },
-    });
-  });
+function open(options: Omit<DynamoDbStoreOptions, "table">): StoreHarness<DynamoWrites> {
+  const { client, table } = place;
+  return {
+    store: dynamodbStore(client, { table, clock: clock.now, clockSkewMs: 0, ...options }),
+    passTime: clock.advance,
+    business: business(client, table),
+    close: async () => {},
+  };
 }
+
+describe("dynamodb store", () => {
+  runStoreContract({ it, lacks, open: async () => open({}) });
+});
+
+describe("dynamodb store with bodies split into parts of three bytes", () => {
+  // The outbox has no bodies, and takes as long as everything else.
+  const ofRecords = new Set(storeContract.filter(({ needs }) => needs === undefined).map(({ name }) => name));
+  runStoreContract({
+    it: (name, run) => ofRecords.has(name) && it(name, run),
+    lacks,
+    open: async () => open({ partBytes: 3 }),
+  });
+});

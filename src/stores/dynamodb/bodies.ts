@@ -5,7 +5,7 @@ import type { StoredResponse } from "../../core/response.ts";
 import { expired } from "../../core/transition.ts";
 import { inParallel } from "./concurrency.ts";
 import { keyItem } from "./keys.ts";
-import { type BodyParts, type Entry, ttl } from "./record-item.ts";
+import { type BodyParts, type ItemEntry, ttl } from "./record-item.ts";
 import type { Table } from "./table.ts";
 import { bytes, bytesInIf, textIn } from "./values.ts";
 
@@ -60,7 +60,7 @@ export class Bodies {
   }
 
   /** The record with its body. One that is past its time may have lost it already, and is as good as expired. */
-  async whole({ record, parts }: Entry, now: number): Promise<IdempotencyRecord> {
+  async whole({ record, parts }: ItemEntry, now: number): Promise<IdempotencyRecord> {
     if (record.state !== "completed" || record.response.kind !== "full" || parts === undefined) return record;
     const body = await this.#read(parts);
     if (body !== undefined) return { ...record, response: { ...record.response, body } };

@@ -1,12 +1,10 @@
 import { randomUUID } from "node:crypto";
 import type { TransactWriteItem } from "@aws-sdk/client-dynamodb";
 import { StoreError } from "../../core/errors.ts";
-import { storeError } from "./errors.ts";
 import { Expression } from "./expression.ts";
-import type { ItemKey } from "./keys.ts";
-import { keyItem } from "./keys.ts";
+import { type ItemKey, keyItem } from "./keys.ts";
 import { attemptsMax, type Condition, pause, type Table } from "./table.ts";
-import { number, numberIn, text, textIn, textInIf } from "./values.ts";
+import { bytesOf, number, numberIn, text, textIn, textInIf } from "./values.ts";
 
 /** Writes that belong together; those of one unit carry the condition under which it is still to be done. */
 export type Unit = readonly TransactWriteItem[];
@@ -77,11 +75,7 @@ export class LaneClaims {
   async #carryOutBatch(guard: TransactWriteItem, batch: readonly Unit[]): Promise<boolean> {
     let units = batch;
     for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
-      const reasons = await this.#table
-        .transact([guard, ...units.flat()], randomUUID())
-        .catch((error: unknown) => {
-          throw storeError(error, this.#table.name);
-        });
+      const reasons = await this.#table.transact([guard, ...units.flat()], randomUUID());
       if (reasons === undefined) return true;
       const isRefused = reasons.map(({ Code }) => Code === "ConditionalCheckFailed");
       if (isRefused[0] === true) return false;
@@ -127,19 +121,18 @@ function isOwn(owner: string): Condition {
   return (expression) => expression.equal({ owner: text(owner) });
 }
 
-/** A transaction may have a hundred items, and one of them is the claim. */
+/** A transaction may have a hundred items, of which one is the claim, and four megabytes. */
 function batchesOf(units: readonly Unit[]): Unit[][] {
   const batches: Unit[][] = [];
-  let left = 0;
+  let room = { items: 0, bytes: 0 };
   for (const unit of units) {
-    if (batches.length === 0 || unit.length > left) {
+    const bytes = unit.reduce((sum, { Put }) => sum + bytesOf(Put?.Item ?? {}), 0);
+    if (unit.length > room.items || bytes > room.bytes) {
       batches.push([]);
-      left = batchItemsMax;
+      room = { items: 99, bytes: 3_500_000 };
     }
     batches.at(-1)?.push(unit);
-    left -= unit.length;
+    room = { items: room.items - unit.length, bytes: room.bytes - bytes };
   }
   return batches;
 }
-
-const batchItemsMax = 99;

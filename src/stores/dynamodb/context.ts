@@ -1,5 +1,5 @@
-import type { IdempotencyRecord } from "../../core/record.ts";
 import type { Bodies } from "./bodies.ts";
+import type { ItemEntry } from "./record-item.ts";
 import type { Records } from "./records.ts";
 
 /** What every verb of the store works with. */
@@ -15,6 +15,8 @@ export interface Context {
  * A record as this process may judge it: its clock may be ahead of the owner's, so that a lease counts as lapsed only
  * when it is over by the slowest clock.
  */
-export function forgiving<R extends IdempotencyRecord>(record: R, clockSkewMs: number): R {
-  return record.state === "in_progress" ? { ...record, leaseUntil: record.leaseUntil + clockSkewMs } : record;
+export function forgiving<E extends ItemEntry | undefined>(entry: E, { clockSkewMs }: Context): E {
+  if (entry?.record.state !== "in_progress") return entry;
+  const { record } = entry;
+  return { ...entry, record: { ...record, leaseUntil: record.leaseUntil + clockSkewMs } };
 }

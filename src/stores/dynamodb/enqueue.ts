@@ -1,11 +1,10 @@
 import { randomUUID } from "node:crypto";
 import type { TransactWriteItem } from "@aws-sdk/client-dynamodb";
+import { PhaseError } from "../../core/errors.ts";
 import type { NewMessage } from "../../core/outbox.ts";
-import { digits } from "./audit.ts";
 import { type ItemKey, indexed, keyItem } from "./keys.ts";
 import {
   counterOf,
-  firstSequence,
   laneOf,
   lanes,
   messageItem,
@@ -14,9 +13,9 @@ import {
   randomLane,
   singlePk,
 } from "./messages.ts";
-import { checkedItem } from "./records.ts";
+import { digits, nextSequence } from "./sequence.ts";
 import type { Table } from "./table.ts";
-import { type Item, itemBytesMax, number, numberIn, text, textIn } from "./values.ts";
+import { bytesOf, type Item, itemBytesMax, number, numberIn, text, textIn } from "./values.ts";
 
 /**
  * What has to be written in a transaction to enqueue messages: each as an item, or, where there is no room for so many,
@@ -35,22 +34,20 @@ export async function enqueuing(
   const found = await table.getAll([...counters].map(counterKey));
   const last = new Map(found.map((item) => [textIn(item, "pk"), numberIn(item, "last")]));
   const lastOf = (counter: number) => last.get(counterKey(counter).pk);
-  const next = new Map([...counters].map((counter) => [counter, firstSequence(now, lastOf(counter))]));
+  const next = new Map([...counters].map((counter) => [counter, nextSequence(now, lastOf(counter))]));
   const numbered = numberAll(messages, next, now);
+  for (const message of numbered) assertFits(message);
   const counting = [...next].map(([counter, sequence]) => ({
     Update: counterUpdate(table, counter, { from: lastOf(counter), to: sequence - 1 }),
   }));
-  const items =
-    numbered.length + counting.length <= room
-      ? numbered.map((message) => checkedItem(messageItem(message)))
-      : parcels(numbered);
+  const items = numbered.length + counting.length <= room ? numbered.map(messageItem) : parcels(numbered);
   return [...counting, ...items.map((item) => ({ Put: { TableName: table.name, Item: item } }))];
 }
 
 /** Takes the next number of its counter for each message of a partition. */
 function numberAll(messages: readonly NewMessage[], next: Map<number, number>, now: number): Numbered[] {
   const singleLane = randomLane();
-  const first = firstSequence(now);
+  const first = nextSequence(now);
   return messages.map(({ delayMs, ...message }, nth) => {
     const common = { ...message, attempts: 0, createdAt: now, due: now + delayMs };
     if (message.partition === null) return { ...common, pk: singlePk(singleLane), sequence: first + nth };
@@ -92,16 +89,29 @@ function parcels(messages: readonly Numbered[]): Item[] {
 function parcel(lane: number, messages: readonly Numbered[]): Item {
   const due = Math.min(...messages.map((message) => message.due));
   const sk = `${digits(messages[0]?.sequence ?? 0)}#${randomUUID()}`;
-  return checkedItem({
+  return {
     ...keyItem({ pk: parcelPk(lane), sk }),
     contents: text(JSON.stringify(messages)),
     messages: number(messages.length),
     ...indexed("outbox", lane, due),
-  });
+  };
 }
 
 export function messagesIn(parcelItem: Item): Numbered[] {
   return JSON.parse(textIn(parcelItem, "contents")) as Numbered[];
+}
+
+/** By itself and in a parcel, in which every quotation mark is escaped. */
+function assertFits(message: Numbered): void {
+  const size = Math.max(bytesOf(messageItem(message)), bytesInParcel(message));
+  if (size <= parcelBytesMax) return;
+  throw new PhaseError(
+    `a message of ${size} bytes does not fit into one item of DynamoDB (400 KB): enqueue where its contents are instead`,
+  );
+}
+
+function bytesInParcel(message: Numbered): number {
+  return Buffer.byteLength(JSON.stringify(message)) + 1;
 }
 
 /** As many messages together as fit into one item. */
@@ -109,7 +119,7 @@ function sized(messages: readonly Numbered[]): Numbered[][] {
   const groups: Numbered[][] = [];
   let left = 0;
   for (const message of messages) {
-    const size = Buffer.byteLength(JSON.stringify(message)) + 1;
+    const size = bytesInParcel(message);
     if (groups.length === 0 || size > left) {
       groups.push([]);
       left = parcelBytesMax;

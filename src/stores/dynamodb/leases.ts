@@ -4,14 +4,15 @@ import { encodeProgress } from "../../core/phase.ts";
 import { recordIdText } from "../../core/record.ts";
 import { encodeResponse } from "../../core/response.ts";
 import type { Advance, Lease, PhaseCommit, RenewAnswer, SettleAnswer, Settlement } from "../../core/store.ts";
-import { settled, settledStates } from "../../core/transition.ts";
+import { settling } from "../moves.ts";
+import { moment } from "../record-row.ts";
 import { inParallel } from "./concurrency.ts";
 import type { Context } from "./context.ts";
 import type { Changes } from "./expression.ts";
 import { indexed, recordKey, shardCount, shardOf } from "./keys.ts";
-import { type BodyParts, type Entry, entryOf, responseAttributes, ttl } from "./record-item.ts";
+import { type BodyParts, entryOf, responseAttributes, ttl } from "./record-item.ts";
 import { attemptsMax, type Condition, pause, type WriteOutcome } from "./table.ts";
-import { type Item, moment, number, text } from "./values.ts";
+import { type Item, number, text } from "./values.ts";
 
 /*
  * What the holder of a lease does. It needs not read first: nobody else changes a record while its lease is held, so
@@ -25,13 +26,16 @@ export function held({ fence, owner }: Lease): Condition {
 }
 
 export async function settle(context: Context, lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
-  if (settlement.kind !== "complete") return settleOffPath(context, lease, settlement);
   const now = context.now();
+  if (settlement.kind !== "complete") {
+    // It is audited, and what it leads to depends on what was done: so the record is read.
+    return context.records.change(lease, (entry) => settling(entry, lease, settlement, now));
+  }
   const expiresAt = moment(now + settlement.retentionMs);
   const parts = await context.bodies.keep(settlement.response, expiresAt);
   const outcome = await updateHeld(context, lease, completion(lease, settlement, { now, parts }));
   if (outcome.kind === "written") return { kind: "settled", expiresAt };
-  return toldAgain(lease, settlement, outcome.item && entryOf(outcome.item));
+  return settling(outcome.item && entryOf(outcome.item), lease, settlement, now).answer;
 }
 
 /** What `settled` says of a completion in core/transition.ts, without reading the record first. */
@@ -53,38 +57,6 @@ function completion(
     },
     remove: ["leaseUntil", "after", "requestHead", "requestBody"],
   };
-}
-
-/** A release or a suspension is audited, and what it leads to depends on what was done: so the record is read. */
-function settleOffPath(
-  { records, now }: Context,
-  lease: Lease,
-  settlement: Exclude<Settlement, { kind: "complete" }>,
-): Promise<SettleAnswer> {
-  return records.change<SettleAnswer>(lease, (entry) => {
-    const record = entry?.record;
-    if (entry === undefined || !isOf(lease, entry) || record?.state !== "in_progress") {
-      return { answer: toldAgain(lease, settlement, entry) };
-    }
-    const at = now();
-    const next = settled(record, settlement, at);
-    const audit = { from: record, by: lease.owner, reason: settlement.reason, at };
-    return {
-      answer: { kind: "settled", expiresAt: moment(next.expiresAt) },
-      write: { record: next, lastOwner: lease.owner, request: entry.request, audit },
-    };
-  });
-}
-
-/** The same lease may say the same thing twice: its first word may have been heard, and the answer lost. */
-function toldAgain(lease: Lease, settlement: Settlement, entry: Entry | undefined): SettleAnswer {
-  if (entry === undefined || !isOf(lease, entry)) return { kind: "lost" };
-  const { state, expiresAt } = entry.record;
-  return state === settledStates[settlement.kind] ? { kind: "settled", expiresAt } : { kind: "lost" };
-}
-
-function isOf(lease: Lease, { record, lastOwner }: Entry): boolean {
-  return record.fence === lease.fence && lastOwner === lease.owner;
 }
 
 /** DynamoDB has no statement for many conditions that may fail one by one, so each lease has a request of its own. */

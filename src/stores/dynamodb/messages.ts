@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Message, NewMessage } from "../../core/outbox.ts";
-import { digits, numbersPerMs } from "./audit.ts";
 import { fitting, type ItemKey, indexed, keyItem, shardOf } from "./keys.ts";
+import { digits } from "./sequence.ts";
 import { type Item, number, numberIn, optionalText, present, text, textIn, textInIf } from "./values.ts";
 
 /*
@@ -64,11 +64,6 @@ export function laneOf(pk: string): number {
 
 export function messageKey({ pk, sequence }: Pick<Numbered, "pk" | "sequence">, place: Place): ItemKey {
   return { pk, sk: `${place}#${digits(sequence)}` };
-}
-
-/** Numbers follow the time, so that what is listed by them is listed by it; `last` is the lane's latest. */
-export function firstSequence(now: number, last = 0): number {
-  return Math.max(now * numbersPerMs, last + 1);
 }
 
 export function messageItem(message: Numbered): Item {

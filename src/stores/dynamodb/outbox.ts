@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
+import { StoreError } from "../../core/errors.ts";
 import type { DeadMessage, Delivery, Message, Outbox, OutboxCounts } from "../../core/outbox.ts";
 import { LaneClaims, type Unit } from "./claims.ts";
 import { inParallel } from "./concurrency.ts";
 import type { Context } from "./context.ts";
 import { findInIndex } from "./due.ts";
-import { storeError } from "./errors.ts";
 import { indexed, keyItem, keyOf } from "./keys.ts";
 import { deliverable } from "./lane.ts";
 import {
@@ -20,7 +20,7 @@ import {
   numberedOf,
   parseId,
 } from "./messages.ts";
-import type { Condition, Table } from "./table.ts";
+import { attemptsMax, type Condition, pause, type Table } from "./table.ts";
 import { type Item, number, numberIn, numberInIf, text, textIn } from "./values.ts";
 
 /** A quarter of all lanes, so that a relay with much to do leaves something for three others. */
@@ -65,8 +65,10 @@ export class DynamoDbOutbox implements Outbox {
     const claims = await this.#claims.read();
     const own = lanes.filter((lane) => claims.get(lane)?.owner === owner);
     const messages = await this.#messagesToMove(deliveries);
+    // Of what is told twice of one message the first word counts; one transaction could not have both.
+    const first = new Map(deliveries.toReversed().map((delivery) => [delivery.id, delivery]));
     await inParallel(own, async (lane) => {
-      const units = deliveries.flatMap((delivery) => {
+      const units = [...first.values()].flatMap((delivery) => {
         const place = parseId(delivery.id);
         if (place === undefined || laneOf(place.pk) !== lane) return [];
         return [this.#settling(place, messages.get(delivery.id), delivery, now)];
@@ -210,12 +212,15 @@ export class DynamoDbOutbox implements Outbox {
     return { Put: { TableName: this.#table.name, Item: item } };
   }
 
+  /** Whether the conditions of these writes held. */
   async #together(writes: Unit): Promise<boolean> {
-    try {
-      return (await this.#table.transact(writes, randomUUID())) === undefined;
-    } catch (error) {
-      throw storeError(error, this.#table.name);
+    for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
+      const reasons = await this.#table.transact(writes, randomUUID());
+      if (reasons === undefined) return true;
+      if (reasons.some(({ Code }) => Code === "ConditionalCheckFailed")) return false;
+      await pause(attempt);
     }
+    throw new StoreError(`DynamoDB was busy with a dead message during each of ${attemptsMax} attempts`);
   }
 }
 

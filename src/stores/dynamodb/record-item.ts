@@ -9,12 +9,13 @@ import {
 import { decodeResponse, type EncodedResponse, encodeResponse } from "../../core/response.ts";
 import type { ExecuteAfter } from "../../core/store.ts";
 import type { EncodedRequest } from "../../core/stored-request.ts";
+import type { Entry } from "../moves.ts";
+import { moment } from "../record-row.ts";
 import { indexed, keyItem, recordKey, shardCount, shardOf } from "./keys.ts";
 import {
   bytes,
   bytesInIf,
   type Item,
-  momentMax,
   number,
   numberIn,
   numberInIf,
@@ -26,26 +27,23 @@ import {
   textInIf,
 } from "./values.ts";
 
-/** A record with what else its item says. */
-export interface Entry {
-  /** A completed one has an empty body here if `parts` says where it is. */
-  readonly record: IdempotencyRecord;
+/** A record with what else its item says. A completed one has an empty body here if `parts` says where it is. */
+export interface ItemEntry extends Entry, Extras {
   /** Another one after every write, whoever made it. */
   readonly version: string;
-  /** Who holds or held the latest lease; undefined where somebody else has moved the record on: its word counts no more. */
-  readonly lastOwner: string | undefined;
-  /** Why the latest execution began, while it lasts. */
-  readonly after: ExecuteAfter | undefined;
-  /** Kept until the outcome is known. */
-  readonly request: EncodedRequest | undefined;
-  /** The number of the latest audit entry. */
-  readonly audited: number | undefined;
-  /** Where the body of the response is, if it was too large for the item. */
-  readonly parts: BodyParts | undefined;
 }
 
-/** What an item has beside its record. */
-export type Extras = Partial<Omit<Entry, "record" | "version">>;
+/** What an item has beside what every store has. */
+export interface Extras {
+  /** Why the latest execution began, while it lasts. */
+  readonly after?: ExecuteAfter | undefined;
+  /** Kept until the outcome is known. */
+  readonly request?: EncodedRequest | undefined;
+  /** The number of the latest audit entry. */
+  readonly audited?: number | undefined;
+  /** Where the body of the response is, if it was too large for the item. */
+  readonly parts?: BodyParts | undefined;
+}
 
 /** A body that lies in items of its own. */
 export interface BodyParts {
@@ -55,7 +53,11 @@ export interface BodyParts {
   readonly sha256: string;
 }
 
-export function itemOf(record: IdempotencyRecord, version: string, extras: Extras): Item {
+export function itemOf(
+  record: IdempotencyRecord,
+  version: string,
+  extras: Extras & Pick<Entry, "lastOwner">,
+): Item {
   const { state } = record;
   const isOver = state === "completed" || state === "expired";
   const request = isOver ? undefined : extras.request;
@@ -170,19 +172,20 @@ export function ttlOf(record: IdempotencyRecord): Item {
 }
 
 export function ttl(expiresAt: number, graceMs = ttlGraceMs): Item {
-  if (expiresAt + graceMs >= momentMax) return {};
+  if (expiresAt + graceMs >= moment(Number.POSITIVE_INFINITY)) return {};
   return { ttl: number(Math.ceil((expiresAt + graceMs) / 1_000)) };
 }
 
 /** Time for the reaper to do as its policy says, before DynamoDB deletes without asking. */
 const ttlGraceMs = 24 * 3_600_000;
 
-export function entryOf(item: Item): Entry {
+export function entryOf(item: Item): ItemEntry {
   const head = textInIf(item, "requestHead");
   return {
     record: recordOf(item),
     version: textIn(item, "version"),
-    lastOwner: textInIf(item, "owner"),
+    lastOwner: textInIf(item, "owner") ?? null,
+    requestHead: head ?? null,
     after: textInIf(item, "after") as ExecuteAfter | undefined,
     request:
       head === undefined ? undefined : { head, body: bytesInIf(item, "requestBody") ?? new Uint8Array() },

@@ -1,32 +1,21 @@
 import { randomUUID } from "node:crypto";
-import type { AuditEntry } from "../../core/audit.ts";
 import { StoreError } from "../../core/errors.ts";
-import type { IdempotencyRecord, RecordId } from "../../core/record.ts";
+import type { RecordId } from "../../core/record.ts";
+import { encodeRequest } from "../../core/stored-request.ts";
+import type { Move, Moved } from "../moves.ts";
 import { auditItem, nextAuditNumber } from "./audit.ts";
-import { storeError } from "./errors.ts";
 import { type ItemKey, recordKey } from "./keys.ts";
-import { type Entry, type Extras, entryOf, itemOf } from "./record-item.ts";
+import { type Extras, entryOf, type ItemEntry, itemOf } from "./record-item.ts";
 import { attemptsMax, type Condition, pause, type Table, type WriteOutcome, written } from "./table.ts";
 import { bytesOf, type Item, itemBytesMax } from "./values.ts";
 
-/** What is to be made of a record, and what whoever asked is told once it is written down. */
-export interface Change<Answer> {
-  readonly answer: Answer;
-  /** Left out where nothing has to be written. */
-  readonly write?: RecordWrite;
-}
+/** What becomes of a record, and what an item says beside it. */
+export type Change<Answer> = Moved<Answer> & Pick<Extras, "after" | "parts">;
 
-export interface RecordWrite extends Extras {
-  readonly record: IdempotencyRecord;
-  /** Why this is off the happy path, if it is. */
-  readonly audit?: Why & { readonly from: IdempotencyRecord; readonly at: number };
-}
-
-type Why = Pick<AuditEntry, "by" | "reason">;
-
-type Decide<Answer> = (entry: Entry | undefined) => Change<Answer> | Promise<Change<Answer>>;
+type Decide<Answer> = (entry: ItemEntry | undefined) => Change<Answer> | Promise<Change<Answer>>;
 
 interface ChangeOptions {
+  /** Spares the reading: if there is a record after all, the first write is refused and brings it back. */
   readonly assume?: "absent";
 }
 
@@ -38,7 +27,7 @@ export class Records {
     this.table = table;
   }
 
-  async get(id: RecordId): Promise<Entry | undefined> {
+  async get(id: RecordId): Promise<ItemEntry | undefined> {
     const entry = await this.#get(recordKey(id));
     assertIsOf(id, entry);
     return entry;
@@ -46,9 +35,9 @@ export class Records {
 
   /**
    * Reads a record, asks `decide` what is to be made of it, and writes that down, again and again until nobody came
-   * between. `assume: "absent"` spares the reading: if there is a record after all, the first write brings it back.
+   * between.
    */
-  change<Answer>(id: RecordId, decide: Decide<Answer>, options: ChangeOptions = {}): Promise<Answer> {
+  async change<Answer>(id: RecordId, decide: Decide<Answer>, options: ChangeOptions = {}): Promise<Answer> {
     const decideOwn: Decide<Answer> = (entry) => {
       assertIsOf(id, entry);
       return decide(entry);
@@ -64,9 +53,9 @@ export class Records {
   ): Promise<Answer> {
     let entry = assume === "absent" ? undefined : await this.#get(key);
     for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
-      const { answer, write } = await decide(entry);
-      if (write === undefined) return answer;
-      const outcome = await this.#write(entry, write);
+      const { answer, move, ...extras } = await decide(entry);
+      if (move === undefined) return answer;
+      const outcome = await this.#write(entry, move, extras);
       switch (outcome.kind) {
         case "written":
           return answer;
@@ -84,25 +73,23 @@ export class Records {
     throw new StoreError(`the record changed during each of ${attemptsMax} attempts to change it`);
   }
 
-  async #get(key: ItemKey): Promise<Entry | undefined> {
+  async #get(key: ItemKey): Promise<ItemEntry | undefined> {
     const item = await this.table.get(key);
     return item && entryOf(item);
   }
 
-  async #write(from: Entry | undefined, write: RecordWrite): Promise<WriteOutcome> {
-    const { record, audit } = write;
+  async #write(from: ItemEntry | undefined, move: Move, extras: Extras): Promise<WriteOutcome> {
+    const { to, lastOwner, audit } = move;
     const version = randomUUID();
+    const request = move.request === undefined ? from?.request : encoded(move.request.kept);
     const audited = audit === undefined ? from?.audited : nextAuditNumber(audit.at, from?.audited);
-    const item = checkedItem(itemOf(record, version, { ...write, audited }));
+    const item = checkedItem(itemOf(to, version, { ...extras, lastOwner, request, audited }));
     const unchanged: Condition = (expression) =>
       from === undefined ? expression.notExists("pk") : expression.equal({ version: { S: from.version } });
     const outcome =
       audit === undefined || audited === undefined
         ? await this.table.put(item, unchanged)
-        : await this.#writeBoth(
-            { item, unchanged, version },
-            auditItem({ record, ...audit, number: audited }),
-          );
+        : await this.#writeBoth({ item, unchanged, version }, auditItem(audit, audited));
     // The client sends again what it got no answer to, and then meets what it has written itself.
     return outcome.kind === "refused" && outcome.item?.version?.S === version ? written : outcome;
   }
@@ -115,20 +102,21 @@ export class Records {
       { Put: this.table.putInput(item, unchanged) },
       { Put: { TableName: this.table.name, Item: audit } },
     ];
-    try {
-      const reasons = await this.table.transact(writes, version);
-      if (reasons === undefined) return written;
-      const [reason] = reasons;
-      if (reason?.Code === "ConditionalCheckFailed") return { kind: "refused", item: reason.Item };
-      return { kind: "busy" };
-    } catch (error) {
-      throw storeError(error, this.table.name);
-    }
+    const reasons = await this.table.transact(writes, version);
+    if (reasons === undefined) return written;
+    const [reason] = reasons;
+    return reason?.Code === "ConditionalCheckFailed"
+      ? { kind: "refused", item: reason.Item }
+      : { kind: "busy" };
   }
 }
 
+function encoded(request: Parameters<typeof encodeRequest>[0] | undefined): Extras["request"] {
+  return request && encodeRequest(request);
+}
+
 /** A long name is the SHA-256 of one: that two have the same is not to be expected, and must not go unnoticed. */
-function assertIsOf({ scope, key }: RecordId, entry: Entry | undefined): void {
+function assertIsOf({ scope, key }: RecordId, entry: ItemEntry | undefined): void {
   if (entry === undefined || (entry.record.scope === scope && entry.record.key === key)) return;
   throw new StoreError("two keys have one name in the table: nothing was written");
 }
@@ -138,7 +126,7 @@ export function checkedItem(item: Item): Item {
   const size = bytesOf(item);
   if (size <= itemBytesMax) return item;
   throw new StoreError(
-    `a record of ${size} bytes does not fit into one item of DynamoDB (400 KB), and nothing was written: keep less of ` +
-      "the request (requestBytesMax), of the results of its phases, or of its response (responseBytesMax)",
+    `${size} bytes do not fit into one item of DynamoDB (400 KB), and nothing was written: keep less of the request ` +
+      "(requestBytesMax), of the results of its phases, of its messages, or of its response (responseBytesMax)",
   );
 }

@@ -48,9 +48,10 @@ export class Table {
     return this.#ask(async () => (await this.#client.send(new GetItemCommand(input))).Item);
   }
 
-  /** What there is of many items, in any order. */
+  /** What there is of many items, in any order. Whoever asks for one twice gets it once. */
   async getAll(keys: readonly ItemKey[]): Promise<readonly Item[]> {
-    const groups = chunksOf(keys, batchGetMax);
+    const unique = [...new Map(keys.map((key) => [`${key.sk} ${key.pk}`, key])).values()];
+    const groups = chunksOf(unique, batchGetMax);
     return (await inParallel(groups, (group) => this.#getGroup(group))).flat();
   }
 
@@ -88,7 +89,7 @@ export class Table {
       };
       if (name === "TransactionCanceledException" && CancellationReasons !== undefined)
         return CancellationReasons;
-      throw error;
+      throw storeError(error, this.name);
     }
   }
 

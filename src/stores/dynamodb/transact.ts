@@ -1,14 +1,18 @@
 import { randomUUID } from "node:crypto";
 import type { CancellationReason, TransactWriteItem } from "@aws-sdk/client-dynamodb";
-import { type LatchkeyError, PhaseError, StoreError } from "../../core/errors.ts";
+import { PhaseError, StoreError } from "../../core/errors.ts";
+import { encodeProgress } from "../../core/phase.ts";
+import { encodeResponse } from "../../core/response.ts";
 import type { Lease, PhaseCommit, TransactAnswer } from "../../core/store.ts";
+import { moment } from "../record-row.ts";
 import type { Context } from "./context.ts";
 import { enqueuing } from "./enqueue.ts";
-import { DynamoWriteRefusedError, storeError } from "./errors.ts";
+import { DynamoWriteRefusedError } from "./errors.ts";
 import { recordKey } from "./keys.ts";
 import { held, phaseChanges } from "./leases.ts";
+import type { Extras } from "./record-item.ts";
 import { attemptsMax, pause } from "./table.ts";
-import { bytesOf, moment } from "./values.ts";
+import { bytesOf, itemBytesMax } from "./values.ts";
 import { CollectedWrites, type DynamoWrites } from "./writes.ts";
 
 /**
@@ -54,24 +58,26 @@ async function writeDown(
   const { response } = phase;
   const expiresAt = response === undefined ? entry.record.expiresAt : moment(now + response.retentionMs);
   const parts = response && (await bodies.keep(response.response, expiresAt));
+  assertRecordFits(phase, { request: entry.request, parts });
   for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
     const version = randomUUID();
     const changes = phaseChanges(lease, phase, { version, now, parts });
-    const own = { Update: table.updateInput(recordKey(lease), changes, held(lease)) };
+    const update = { Update: table.updateInput(recordKey(lease), changes, held(lease)) };
     const room = itemsMax - 1 - business.length;
     const messages = await enqueuing(table, phase.messages, { now, room });
-    const writes = [own, ...business, ...messages];
+    const writes = [update, ...business, ...messages];
     assertFits(writes, business.length);
     const reasons = await table.transact(writes, version).catch((error: unknown) => {
-      throw explained(error, business, table.name);
+      throw explained(error, business);
     });
     if (reasons === undefined) return expiresAt;
-    const [ownReason, ...others] = reasons;
-    if (ownReason?.Code === failedCondition) {
+    const [own, ...others] = reasons;
+    if (own?.Code === failedCondition) {
       // The client sends again what it got no answer to, and then meets what it has written itself.
-      return ownReason.Item?.version?.S === version ? expiresAt : undefined;
+      return own.Item?.version?.S === version ? expiresAt : undefined;
     }
-    const refused = refusal(others, business);
+    const refused =
+      refusalOfBusiness(others, business) ?? refusalOfOwn([own, ...others.slice(business.length)]);
     if (refused !== undefined) throw refused;
     await pause(attempt);
   }
@@ -81,23 +87,30 @@ async function writeDown(
   );
 }
 
-/** What is not worth another try. The record's own condition, and that of a lane's counter, are not among them. */
-function refusal(
+/** What DynamoDB found wrong with a business write, if that is what it was. */
+function refusalOfBusiness(
   reasons: readonly CancellationReason[],
   business: readonly TransactWriteItem[],
-): LatchkeyError | undefined {
-  for (const [index, write] of business.entries()) {
-    const reason = reasons[index];
-    if (reason?.Code === undefined || passing.has(reason.Code)) continue;
-    return new DynamoWriteRefusedError({
-      index,
-      write,
-      reason: reason.Code,
-      message: reason.Message,
-      item: reason.Item,
-    });
-  }
-  const own = reasons.slice(business.length).find(({ Code }) => Code !== undefined && !retried.has(Code));
+): DynamoWriteRefusedError | undefined {
+  const index = business.findIndex((_, nth) => !passing.has(reasons[nth]?.Code ?? "None"));
+  const reason = reasons[index];
+  if (reason?.Code === undefined) return undefined;
+  const { Code, Message, Item } = reason;
+  return new DynamoWriteRefusedError({
+    index,
+    write: business[index],
+    reason: Code,
+    message: Message,
+    item: Item,
+  });
+}
+
+/** What is not worth another try. The condition of a counter is: others have enqueued, and the next number is free. */
+function refusalOfOwn(reasons: readonly (CancellationReason | undefined)[]): StoreError | undefined {
+  const own = reasons.find((reason) => {
+    const code = reason?.Code ?? "None";
+    return code !== failedCondition && !passing.has(code);
+  });
   return (
     own && new StoreError(`DynamoDB refused a phase, and nothing was written (${own.Code}: ${own.Message})`)
   );
@@ -114,14 +127,13 @@ const passing: ReadonlySet<string> = new Set([
   "RequestLimitExceeded",
 ]);
 
-const retried: ReadonlySet<string> = new Set([...passing, failedCondition]);
-
 /** A transaction that DynamoDB did not even begin: the record was read a moment ago, so what is wrong is the business'. */
-function explained(error: unknown, business: readonly TransactWriteItem[], table: string): LatchkeyError {
-  const { name, message } = error as { name?: string; message?: string };
-  const isBusiness = name === "ValidationException" || name === "ResourceNotFoundException";
-  if (!isBusiness || business.length === 0) return storeError(error, table);
-  return new DynamoWriteRefusedError({ reason: name, message, cause: error });
+function explained(error: unknown, business: readonly TransactWriteItem[]): unknown {
+  const { cause } = error as { cause?: { name?: string; message?: string } };
+  const reason = cause?.name;
+  const isBusiness = reason === "ValidationException" || reason === "ResourceNotFoundException";
+  if (!isBusiness || business.length === 0) return error;
+  return new DynamoWriteRefusedError({ reason, message: cause?.message, cause });
 }
 
 function assertFits(writes: readonly TransactWriteItem[], business: number): void {
@@ -141,6 +153,22 @@ function assertFits(writes: readonly TransactWriteItem[], business: number): voi
     );
   }
 }
+
+/** Results that are too large today are too large in every attempt: that is the phase's fault and not the store's. */
+function assertRecordFits({ progress, response }: PhaseCommit, { request, parts }: Extras): void {
+  const beside = response === undefined ? request : encodeResponse(response.response);
+  const body = parts === undefined ? (beside?.body?.byteLength ?? 0) : 0;
+  const size =
+    Buffer.byteLength(encodeProgress(progress) ?? "") + Buffer.byteLength(beside?.head ?? "") + body;
+  if (size <= itemBytesMax - namesBytesMax) return;
+  throw new PhaseError(
+    `the results of the phases, with the request or the response that is kept, have ${size} bytes, and do not fit into ` +
+      "one item of DynamoDB (400 KB): return less from each phase",
+  );
+}
+
+/** What a record has beside, of which scope and key may be long, and are there twice. */
+const namesBytesMax = 8 * 1024;
 
 /** DynamoDB's own limits. */
 const itemsMax = 100;

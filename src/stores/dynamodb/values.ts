@@ -1,4 +1,5 @@
 import type { AttributeValue } from "@aws-sdk/client-dynamodb";
+import { moment } from "../record-row.ts";
 
 /** One item of the table, as the wire has it. */
 export type Item = Record<string, AttributeValue>;
@@ -15,13 +16,6 @@ export function number(value: number): AttributeValue {
 export function bytes(value: Uint8Array): AttributeValue {
   return { B: value };
 }
-
-export function moment(ms: number): number {
-  return Math.min(ms, momentMax);
-}
-
-/** The last time that a JavaScript Date can hold. */
-export const momentMax = 8_640_000_000_000_000;
 
 /** The attributes that have a value. */
 export function present(values: Readonly<Record<string, AttributeValue | undefined>>): Item {
