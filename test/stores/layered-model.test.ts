@@ -23,6 +23,7 @@ const ids: readonly RecordId[] = ["acme", "rival"].flatMap((scope) => [
 ]);
 const spanMs = 8_000;
 const operations = 500;
+const histories = 50;
 /** Of each clock, and so half of what two of them may differ by. */
 const driftMax = 0.0005;
 
@@ -238,8 +239,9 @@ async function simulate(seed: number): Promise<Run> {
     if (roll < 0.04) {
       const answer = await process.store.bust(id, { by: "ada", reason: "wrong" });
       if (answer.kind === "busted") counts.bust = (counts.bust ?? 0) + 1;
-    } else if (roll < 0.05) {
+    } else if (roll < 0.06) {
       process.hear(false);
+      await any(all).store.bust(id, { by: "ada", reason: "wrong" });
       await sleep(random() * 200);
       process.hear(true);
     } else {
@@ -277,13 +279,13 @@ function passThrough(store: Store): Store {
   return { name: store.name, capabilities: store.capabilities, ...bound } as unknown as Store;
 }
 
-it("a front that lies about everything changes no answer, in a hundred histories", {
+it("a front that lies about everything changes no answer, in fifty histories", {
   timeout: 60_000,
 }, async () => {
   const violations: string[] = [];
   const totals: Record<string, number> = {};
   const firstSeed = Number(process.env.LATCHKEY_TEST_SEED ?? 1);
-  for (let seed = firstSeed; seed < firstSeed + 100; seed += 1) {
+  for (let seed = firstSeed; seed < firstSeed + histories; seed += 1) {
     const run = await simulate(seed);
     violations.push(...run.violations);
     for (const [kind, count] of Object.entries(run.counts)) totals[kind] = (totals[kind] ?? 0) + count;
@@ -293,7 +295,7 @@ it("a front that lies about everything changes no answer, in a hundred histories
   );
   expect(violations.slice(0, 5)).toEqual([]);
   expect(totals.replay).toBeGreaterThan(1_000);
-  expect(totals.inFlight).toBeGreaterThan(200);
+  expect(totals.inFlight).toBeGreaterThan(1_000);
   expect(totals.bust).toBeGreaterThan(200);
 });
 
