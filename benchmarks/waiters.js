@@ -7,14 +7,12 @@ import { closedLoop, warmUp } from "./lib/load.js";
 import { withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
 import { interleave, medianOf, turns } from "./lib/rounds.js";
-import { seconds } from "./lib/settings.js";
-import { percentile } from "./lib/statistics.js";
+import { wakeUp } from "./lib/wake-up.js";
 
 /** @typedef {Awaited<ReturnType<typeof latchkeyOn>>} Side */
 
 const listening = "LISTEN/NOTIFY (listen: true)";
 const polling = "polling (the default)";
-const settleMs = 25; // By then the duplicate has found the key taken and begun to wait.
 const callers = 64;
 const waiterEvery = 20; // One operation in so many has a waiting duplicate.
 
@@ -49,41 +47,6 @@ async function measure(url) {
   } finally {
     for (const { close } of [first, poller, listener, firstAndListening]) await close();
   }
-}
-
-/**
- * Milliseconds from when the first caller has its answer, which is when the commit is known, until its duplicate has it.
- *
- * @param {Side} first
- * @param {Side} second
- */
-async function wakeUp(first, second) {
-  const delays = [];
-  for (const end = performance.now() + seconds * 1000; performance.now() < end || delays.length === 0; ) {
-    const key = randomUUID();
-    const handler = gate();
-    const begun = gate();
-    const committed = first
-      .operation(key, () => {
-        begun.open();
-        return handler.opened;
-      })
-      .then(() => performance.now());
-    await begun.opened;
-    const woken = second.wait(key).then(() => performance.now());
-    await sleep(settleMs);
-    handler.open();
-    delays.push((await woken) - (await committed));
-  }
-  return { p50: percentile(delays, 0.5), p99: percentile(delays, 0.99), count: delays.length };
-}
-
-function gate() {
-  let open = () => {};
-  const opened = new Promise((/** @type {(value: void) => void} */ resolve) => {
-    open = resolve;
-  });
-  return { open, opened };
 }
 
 /**

@@ -1,4 +1,4 @@
-// Compiles src/ to dist/ and puts the SQL migrations beside the code that reads them.
+// Compiles src/ to dist/ and puts SQL and Lua beside the code that reads them.
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -20,8 +20,7 @@ const { status } = spawnSync(process.execPath, [tsc, "-p", path("tsconfig.build.
 });
 if (status !== 0) process.exit(status ?? 1);
 
-for (const store of ["sqlite", "postgres"]) {
-  cpSync(path(`src/stores/${store}/migrations`), path(`dist/stores/${store}/migrations`), {
-    recursive: true,
-  });
+// What the stores read at run time is not TypeScript, and not the compiler's business.
+for (const folder of ["sqlite/migrations", "postgres/migrations", "mysql/migrations", "redis/scripts"]) {
+  cpSync(path(`src/stores/${folder}`), path(`dist/stores/${folder}`), { recursive: true });
 }

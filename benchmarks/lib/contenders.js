@@ -45,6 +45,17 @@ export async function latchkeyOn(url, storeOptions = {}, latchkeyOptions = {}) {
     store: postgresStore(pool, storeOptions),
     tenant: "single",
   });
+  return contenderOf(latchkey, () => pool.end());
+}
+
+/**
+ * What everybody does with Latchkey, on whichever store.
+ *
+ * @param {import("latchkey").Latchkey} latchkey
+ * @param {() => Promise<unknown>} [end] what the store does not close
+ * @returns {Contender & { wait(key: string): Promise<unknown> }} `wait` is a duplicate that waits for the answer
+ */
+export function contenderOf(latchkey, end) {
   const mustNotRun = () => {
     throw new Error("a duplicate was executed");
   };
@@ -59,7 +70,7 @@ export async function latchkeyOn(url, storeOptions = {}, latchkeyOptions = {}) {
       latchkey.run({ tenant: "acme", key, input: order, policy: { onInFlight: "wait" } }, mustNotRun),
     async close() {
       await latchkey.close();
-      await pool.end();
+      await end?.();
     },
   };
 }

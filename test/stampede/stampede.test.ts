@@ -1,36 +1,30 @@
 import { Agent, request as httpRequest } from "node:http";
-import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { migrate } from "../../src/stores/postgres/store.ts";
 import { type App, startApp, workspace } from "../support/app.ts";
-import { freshDatabase } from "../support/database.ts";
+import { type SharedStore, sharedStores } from "../support/shared-stores.ts";
 
 const processes = 4;
 const duplicates = 500;
-const rounds = 100;
+const rounds = 50;
 
-describe("four processes on one Postgres", () => {
+describe.each(Object.entries(sharedStores))("four processes on one %s", (_name, start) => {
   const files = workspace();
-  let database: Awaited<ReturnType<typeof freshDatabase>>;
+  let shared: SharedStore;
   let apps: App[] = [];
   const agent = new Agent({ keepAlive: true, maxSockets: duplicates / processes });
 
   beforeAll(async () => {
-    database = await freshDatabase();
-    const pool = new pg.Pool({ connectionString: database.url });
-    await migrate(pool);
-    await pool.end();
+    shared = await start();
+    const { store } = shared;
     apps = await Promise.all(
-      Array.from({ length: processes }, () =>
-        startApp({ store: { kind: "postgres", url: database.url }, ledger: files.ledger, latchkey: {} }),
-      ),
+      Array.from({ length: processes }, () => startApp({ store, ledger: files.ledger, latchkey: {} })),
     );
-  });
+  }, 60_000);
   afterAll(async () => {
     agent.destroy();
     await Promise.all(apps.map((app) => app.stop()));
     files.remove();
-    await database.drop();
+    await shared?.stop();
   });
 
   it(`${duplicates} identical requests, ${rounds} rounds: one execution each, all others replay or 409`, async () => {

@@ -14,7 +14,9 @@ export interface AppOptions {
         readonly url: string;
         readonly lock?: "lease" | "advisory";
         readonly connections?: number;
-      };
+      }
+    /** Any shared store; with a Redis in front of it, if there is one. */
+    | { readonly kind: "url"; readonly url: string; readonly front?: string };
   readonly ledger: string;
   readonly latchkey: Partial<
     Pick<LatchkeyOptions, "leaseMs" | "onCrash" | "onInFlight" | "waitMs" | "storeTimeoutMs">

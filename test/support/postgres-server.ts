@@ -43,6 +43,8 @@ export interface StartPostgresOptions {
   settings?: Record<string, string>;
   /** Passes over the machine's own Postgres, to prove that a machine without one is served. */
   binaries?: "npm";
+  /** Fills the data folder, which is not there yet; a new cluster is made unless it is given. */
+  seed?: (dataDir: string) => Promise<void>;
 }
 
 const startDeadlineMs = 15_000; // A cold start takes 0.2 s, crash recovery of test data not much more.
@@ -172,7 +174,7 @@ export async function startPostgres(options: StartPostgresOptions = {}): Promise
   try {
     if (user) await chown(folder, user.uid, user.gid);
     bin = await findBinaries({ only: options.binaries, user, folder });
-    await initialise();
+    await (options.seed?.(dataDir) ?? initialise());
     for (let attempt = 1; ; attempt++) {
       port = await lastingPort();
       try {

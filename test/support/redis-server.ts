@@ -45,12 +45,14 @@ export interface RedisCluster {
 
 export async function startRedisCluster(options: RedisOptions = {}): Promise<RedisCluster> {
   const ports = await lastingPorts(6);
+  const busPorts = await lastingPorts(6);
   const servers = await Promise.all(
-    ports.map((port) =>
+    ports.map((port, index) =>
       startRedis({
         port,
         args: [
-          ...["--cluster-enabled", "yes", "--cluster-node-timeout", String(nodeTimeoutMs)],
+          ...["--cluster-enabled", "yes", "--cluster-port", String(busPorts[index])],
+          ...["--cluster-node-timeout", String(nodeTimeoutMs)],
           // Otherwise a replica that has just come does not take part in an election.
           ...["--repl-diskless-sync-delay", "0", "--cluster-require-full-coverage", "no"],
           ...(options.args ?? []),
@@ -60,7 +62,8 @@ export async function startRedisCluster(options: RedisOptions = {}): Promise<Red
   );
   const [first = 0] = ports;
   await Promise.all(ports.map((port, index) => ask(port, "CLUSTER", "SET-CONFIG-EPOCH", String(index + 1))));
-  await Promise.all(ports.slice(1).map((port) => ask(port, "CLUSTER", "MEET", "127.0.0.1", String(first))));
+  const meeting = ["127.0.0.1", String(first), String(busPorts[0])];
+  await Promise.all(ports.slice(1).map((port) => ask(port, "CLUSTER", "MEET", ...meeting)));
   for (const [index, port] of ports.slice(0, 3).entries()) {
     const [from, to] = [Math.floor((16_384 * index) / 3), Math.floor((16_384 * (index + 1)) / 3) - 1];
     await ask(port, "CLUSTER", "ADDSLOTSRANGE", String(from), String(to));
@@ -84,7 +87,7 @@ export async function startRedisCluster(options: RedisOptions = {}): Promise<Red
   const alive = new Set(ports);
   return {
     nodes: ports.map((port) => ({ host: "127.0.0.1", port })),
-    url: `redis://127.0.0.1:${first}`,
+    url: `redis-cluster://${ports.map((port) => `127.0.0.1:${port}`).join(",")}`,
     async killPrimaryOf(key) {
       const port = await primaryOf(key, [...alive]);
       alive.delete(port);
@@ -247,10 +250,9 @@ async function primaryOf(key: string, ports: readonly number[]): Promise<number>
   return range[2][1];
 }
 
-/** Its cluster bus is 10,000 ports above. */
 const lastingPorts = (count: number) => Promise.all(Array.from({ length: count }, () => lastingPort()));
 
-async function findRedis(): Promise<{ command: string; env: Record<string, string> }> {
+export async function findRedis(): Promise<{ command: string; env: Record<string, string> }> {
   const installed = onPath("redis-server") ?? onPath("valkey-server");
   if (installed !== undefined) return { command: installed, env: {} };
   try {

@@ -12,13 +12,23 @@ type ArrayValue = string | number | Uint8Array | null;
 /** The numbers that Postgres has for its types. */
 const typeIds = { int4: 23, text: 25, bytea: 17, float8: 701 } as const;
 
+/** A function that takes batches. Always the same object for the same call, so that its text is made once. */
+export interface BatchFunction {
+  readonly name: string;
+  /** What is made of a parameter, by its place from 0, before the function sees it. */
+  readonly made?: { readonly place: number; of(parameter: string): string };
+}
+
 /** The call of a function. `cast` says what an array parameter arrives as. */
 export function batchStatement(
-  name: string,
+  { name, made }: BatchFunction,
   parameters: readonly BatchParameter[],
   cast: (type: string) => string,
 ): string {
-  const typed = parameters.map((parameter, index) => `$${index + 1}::${castOf(parameter, cast)}`);
+  const typed = parameters.map((parameter, place) => {
+    const text = `$${place + 1}::${castOf(parameter, cast)}`;
+    return place === made?.place ? made.of(text) : text;
+  });
   return `SELECT * FROM ${name}(${typed.join(", ")})`;
 }
 

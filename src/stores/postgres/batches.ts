@@ -9,18 +9,28 @@ import type {
   Settlement,
 } from "../../core/store.ts";
 import { encodeRequest } from "../../core/stored-request.ts";
-import type { ArrayParameter } from "./arrays.ts";
+import type { ArrayParameter, BatchFunction } from "./arrays.ts";
 import type { Row } from "./database.ts";
 import type { Queries } from "./queries.ts";
 import { newRecordOf, newReservation, type ReserveCall } from "./reserving.ts";
 import { durationMs } from "./rows.ts";
 import { giveUpColumns } from "./settling.ts";
+import { allOwnedHere, ownedHere } from "./statements/sql.ts";
 
 /*
  * The calls of a batch as the arrays that the functions of the migration 0003_batches take, and what their answers
  * mean. Whatever takes more than the clock to answer is left to the statement for one call, which knows all states; so
  * is whatever a lease does not hold any more.
  */
+
+const functions = {
+  reserve: { name: "latchkey_reserve_batch" },
+  reserveOwned: { name: "latchkey_reserve_batch", made: { place: 7, of: allOwnedHere } },
+  complete: { name: "latchkey_complete_batch" },
+  giveUp: { name: "latchkey_give_up_batch" },
+  advance: { name: "latchkey_advance_batch" },
+  renew: { name: "latchkey_renew_batch" },
+} satisfies Readonly<Record<string, BatchFunction>>;
 
 /** Undefined where a call has to be made alone. */
 type Answers<Answer> = readonly (Answer | undefined)[];
@@ -37,23 +47,26 @@ export async function reserveBatch(
   const kept = requests.some((request) => request !== undefined)
     ? requests.map((request) => request && encodeRequest(request))
     : undefined;
-  const rows = await queries.batch<FoundRow>("latchkey_reserve_batch", [
-    look,
-    text(calls, ({ request }) => request.scope),
-    text(calls, ({ request }) => request.key),
-    text(calls, ({ request }) => request.fingerprint),
-    text(calls, ({ request }) => (request.mode === "accept" ? null : request.owner)),
-    int4(kinds.numbers, (number) => number),
-    text(records, ({ onCrash }) => onCrash),
-    int4(records, ({ session }) => session),
-    float8(records, ({ leaseMs }) => leaseMs),
-    float8(records, ({ retentionMs }) => retentionMs),
-    text(records, ({ state }) => state),
-    text(records, ({ route }) => route),
-    float8(records, ({ reconcileMs }) => reconcileMs),
-    { type: "text", values: kept?.map((request) => request?.head ?? null) ?? null },
-    { type: "bytea", values: kept?.map((request) => request?.body ?? null) ?? null },
-  ]);
+  const rows = await queries.batch<FoundRow>(
+    records.some(({ session }) => session !== null) ? functions.reserveOwned : functions.reserve,
+    [
+      look,
+      text(calls, ({ request }) => request.scope),
+      text(calls, ({ request }) => request.key),
+      text(calls, ({ request }) => request.fingerprint),
+      text(calls, ({ request }) => (request.mode === "accept" ? null : request.owner)),
+      int4(kinds.numbers, (number) => number),
+      text(records, ({ onCrash }) => onCrash),
+      int4(records, ({ session }) => session),
+      float8(records, ({ leaseMs }) => leaseMs),
+      float8(records, ({ retentionMs }) => retentionMs),
+      text(records, ({ state }) => state),
+      text(records, ({ route }) => route),
+      float8(records, ({ reconcileMs }) => reconcileMs),
+      { type: "text", values: kept?.map((request) => request?.head ?? null) ?? null },
+      { type: "bytea", values: kept?.map((request) => request?.body ?? null) ?? null },
+    ],
+  );
   return reservationsOf(calls, rows);
 }
 
@@ -61,26 +74,28 @@ export async function reserveBatch(
 export async function reserveOne(queries: Queries, call: ReserveCall): Promise<Reservation | undefined> {
   const { request } = call;
   const { onCrash, owner, session, leaseMs, retentionMs, state, route, reconcileMs } = newRecordOf(call);
-  const row = await queries.call<FoundRow>(
-    "SELECT * FROM latchkey_reserve_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-    [
-      request.scope,
-      request.key,
-      request.fingerprint,
-      owner,
-      onCrash,
-      session,
-      leaseMs,
-      retentionMs,
-      state,
-      route,
-      reconcileMs,
-    ],
-  );
+  const row = await queries.call<FoundRow>(session === null ? reserveOnePlain : reserveOneOwned, [
+    request.scope,
+    request.key,
+    request.fingerprint,
+    owner,
+    onCrash,
+    session,
+    leaseMs,
+    retentionMs,
+    state,
+    route,
+    reconcileMs,
+  ]);
   const now = row.now ?? 0;
   if (row.place !== null) return answerOf(request, row, now);
   return newReservation(request, now);
 }
+
+const reserveOneStatement = (session: string) =>
+  `SELECT * FROM latchkey_reserve_one($1, $2, $3, $4, $5, ${session}, $7, $8, $9, $10, $11)`;
+const reserveOnePlain = reserveOneStatement("$6");
+const reserveOneOwned = reserveOneStatement(ownedHere("$6"));
 
 /** The row of the batch has no place. Rows before it are from looking, and count if nothing had to be inserted. */
 function reservationsOf(calls: readonly ReserveCall[], rows: readonly FoundRow[]): Answers<Reservation> {
@@ -130,7 +145,7 @@ export async function completeBatch(
     (a, b) => a.status === b.status && a.retentionMs === b.retentionMs && a.head === b.head,
     ({ status, head, retentionMs }) => `${status},${retentionMs},${head}`,
   );
-  const rows = await queries.batch<{ now: number; places: string | null }>("latchkey_complete_batch", [
+  const rows = await queries.batch<{ now: number; places: string | null }>(functions.complete, [
     ...held(calls.map(({ lease }) => lease)),
     { type: "bytea", values: encoded.map(({ body }) => body) },
     int4(kinds.numbers, (number) => number),
@@ -173,7 +188,7 @@ export async function giveUpBatch(
   calls: readonly GiveUpCall[],
 ): Promise<Answers<SettleAnswer>> {
   const given = calls.map(({ settlement }) => giveUpColumns(settlement));
-  const rows = await queries.batch<{ place: number; expires: number }>("latchkey_give_up_batch", [
+  const rows = await queries.batch<{ place: number; expires: number }>(functions.giveUp, [
     ...held(calls.map(({ lease }) => lease)),
     text(given, ({ state }) => state),
     text(given, ({ reason }) => reason),
@@ -197,7 +212,7 @@ export async function advanceBatch(
   queries: Queries,
   calls: readonly AdvanceCall[],
 ): Promise<Answers<RenewAnswer>> {
-  const rows = await queries.batch<{ places: string | null }>("latchkey_advance_batch", [
+  const rows = await queries.batch<{ places: string | null }>(functions.advance, [
     ...held(calls.map(({ lease }) => lease)),
     text(calls, ({ encoded }) => encoded),
     text(calls, ({ step }) => step.onCrash),
@@ -212,7 +227,7 @@ export async function renewBatch(
   leases: readonly Lease[],
   leaseMs: number,
 ): Promise<(index: number) => boolean> {
-  const rows = await queries.batch<{ places: string | null }>("latchkey_renew_batch", [
+  const rows = await queries.batch<{ places: string | null }>(functions.renew, [
     ...held(leases),
     durationMs(leaseMs),
   ]);

@@ -1,5 +1,5 @@
 import { ConfigError } from "../../core/errors.ts";
-import type { BatchParameter } from "./arrays.ts";
+import type { BatchFunction, BatchParameter } from "./arrays.ts";
 import { isPgPool, type PgPool, pgDatabase } from "./pg.ts";
 import { isPostgresSql, type PostgresSql, postgresDatabase } from "./postgres.ts";
 
@@ -17,6 +17,8 @@ export interface Database<Tx = unknown> {
     work: (query: Query, tx: Tx) => Promise<T>,
     options?: { readonly beginWith?: string },
   ): Promise<T>;
+  /** Called after a server has refused to write: connections that lead there are to be closed. */
+  leaveReadOnly(): void;
   readonly push: PushSource;
 }
 
@@ -28,7 +30,7 @@ export type Query = <R extends Row = Row>(
 
 /** Calls a function of the database with arrays, in the form in which this driver does that at the least cost. */
 export type Batch = <R extends Row = Row>(
-  name: string,
+  called: BatchFunction,
   parameters: readonly BatchParameter[],
 ) => Promise<readonly R[]>;
 

@@ -48,6 +48,37 @@ export function isRefusal(error: unknown): boolean {
   return refusals.has(code) || refusedClasses.has(code.slice(0, 2));
 }
 
+/**
+ * Whether the server that said this only reads: a standby, or a primary that has become one. Business code may have put
+ * the driver's error into one of its own.
+ */
+export function isReadOnly(error: unknown): boolean {
+  return hasCode(error, (code) => code === readOnlyTransaction);
+}
+
+/** Whether a connection on which this happened must not be used again, whatever the driver makes of it. */
+export function isOfBadServer(error: unknown): boolean {
+  return hasCode(error, (code) => badServerCodes.has(code) || code.startsWith(connectionClass));
+}
+
+const readOnlyTransaction = "25006";
+/** Shut down by an operator, crashed, not ready yet. */
+const badServerCodes: ReadonlySet<string> = new Set([readOnlyTransaction, "57P01", "57P02", "57P03"]);
+const connectionClass = "08";
+
+function hasCode(error: unknown, matches: (code: string) => boolean): boolean {
+  let said = error;
+  for (let depth = 0; depth < causesMax && typeof said === "object" && said !== null; depth += 1) {
+    const { code, cause } = said as { code?: unknown; cause?: unknown };
+    if (typeof code === "string" && matches(code)) return true;
+    said = cause;
+  }
+  return false;
+}
+
+/** Deeper than anybody wraps, and an end where an error is its own cause. */
+const causesMax = 8;
+
 /** Bad data, a broken rule, a deadlock or another isolation level's conflict, a limit, a lock, an exception. */
 const refusedClasses: ReadonlySet<string> = new Set(["21", "22", "23", "40", "54", "55", "P0"]);
 /** A time limit for statements, which one locked record may have used up; more locks than fit. */

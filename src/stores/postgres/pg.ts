@@ -1,24 +1,31 @@
-import { type BatchParameter, batchStatement, binaryArray } from "./arrays.ts";
+import { type BatchFunction, type BatchParameter, batchStatement, binaryArray } from "./arrays.ts";
 import type { Batch, Connection, Database, Parameter, Query, Row } from "./database.ts";
+import { isOfBadServer } from "./errors.ts";
 import { NamedStatements } from "./named.ts";
+import { leavingReadOnly } from "./read-only.ts";
 
 /** The part of `Pool` from the package `pg` that the store needs. */
 export interface PgPool {
   query(text: string, values: Parameter[]): Promise<{ rows: Row[] }>;
-  query(statement: PgNamedStatement): Promise<{ rows: Row[] }>;
+  query(statement: PgStatement): Promise<{ rows: Row[] }>;
   connect(): Promise<PgClient>;
   on(event: "error", listener: (error: Error) => void): unknown;
-  readonly options?: { readonly max?: number | undefined };
+  readonly options?: {
+    readonly max?: number | undefined;
+    readonly query_timeout?: number | undefined;
+  };
 }
 
-interface PgNamedStatement {
-  readonly name: string;
+interface PgStatement {
+  readonly name?: string;
   readonly text: string;
   readonly values: Parameter[];
+  readonly query_timeout: number;
 }
 
 export interface PgClient {
   query(text: string, values?: Parameter[]): Promise<{ rows: Row[] }>;
+  query(statement: PgStatement): Promise<{ rows: Row[] }>;
   /** With an error or `true` the connection is closed instead of reused. */
   release(error?: Error | boolean): void;
   on(event: "error", listener: (error: Error) => void): unknown;
@@ -34,15 +41,18 @@ export function isPgPool(client: unknown): client is PgPool {
   return [query, connect, on].every((method) => typeof method === "function");
 }
 
-export function pgDatabase(pool: PgPool): Database<PgClient> {
+export function pgDatabase(pool: PgPool, { silentMs } = { silentMs: silentMsMax }): Database<PgClient> {
   listenForErrors(pool);
-  const call = callOf(pool);
+  const query_timeout = pool.options?.query_timeout || silentMs;
+  const call = callOf(pool, query_timeout);
+  const query: Query = async <R extends Row>(text: string, parameters: readonly Parameter[] = []) =>
+    (await pool.query({ text, values: [...parameters], query_timeout })).rows as R[];
   return {
-    query: async <R extends Row>(text: string, parameters: readonly Parameter[] = []) =>
-      (await pool.query(text, [...parameters])).rows as R[],
+    query,
     call,
     batch: batchOf(call),
-    transaction: (work, options) => transaction(pool, work, options?.beginWith),
+    transaction: (work, options) => transaction(pool, work, { ...options, query_timeout }),
+    leaveReadOnly: leavingReadOnly(query),
     push: {
       kind: "connection",
       connect: async () => connectionOf(await pool.connect()),
@@ -51,13 +61,20 @@ export function pgDatabase(pool: PgPool): Database<PgClient> {
   };
 }
 
-function callOf(pool: PgPool): Query {
+/**
+ * A connection to a host that has vanished stays open for a quarter of an hour, until the operating system gives up, and
+ * without this a pool would soon hold nothing else. Twice the lease, unless that was changed: nobody waits any more. The
+ * pool closes a connection on which a statement took longer. A pool's own `query_timeout` counts instead.
+ */
+const silentMsMax = 30_000;
+
+function callOf(pool: PgPool, query_timeout: number): Query {
   const statements = new NamedStatements();
   return <R extends Row>(text: string, parameters: readonly Parameter[] = []) => {
     const values = [...parameters];
     const answer = statements.send(text, {
-      named: (name) => pool.query({ name, text, values }),
-      unnamed: () => pool.query(text, values),
+      named: (name) => pool.query({ name, text, values, query_timeout }),
+      unnamed: () => pool.query({ text, values, query_timeout }),
     });
     return answer.then(({ rows }) => rows as R[]);
   };
@@ -65,10 +82,10 @@ function callOf(pool: PgPool): Query {
 
 /** Bytes are sent as they are, whatever the type of the parameter. Answers come as text: the driver reads nothing else. */
 function batchOf(call: Query): Batch {
-  const statements = new Map<string, string>();
-  return <R extends Row>(name: string, parameters: readonly BatchParameter[]) => {
-    const text = statements.get(name) ?? batchStatement(name, parameters, (type) => type);
-    statements.set(name, text);
+  const statements = new Map<BatchFunction, string>();
+  return <R extends Row>(called: BatchFunction, parameters: readonly BatchParameter[]) => {
+    const text = statements.get(called) ?? batchStatement(called, parameters, (type) => type);
+    statements.set(called, text);
     const values = parameters.map((parameter) => {
       if (typeof parameter !== "object") return parameter;
       return parameter.values && binaryArray(parameter.type, parameter.values);
@@ -95,25 +112,28 @@ function ignore(): void {}
 async function transaction<T>(
   pool: PgPool,
   work: (query: Query, tx: PgClient) => Promise<T>,
-  beginWith?: string,
+  { beginWith, query_timeout }: { readonly beginWith?: string; readonly query_timeout: number },
 ): Promise<T> {
   const client = await pool.connect();
   client.on("error", ignore);
+  const say = (text: string) => client.query({ text, values: [], query_timeout });
   let broken = false;
+  let unfit = false;
   try {
-    await client.query(beginWith === undefined ? "BEGIN" : `BEGIN; ${beginWith}`);
+    await say(beginWith === undefined ? "BEGIN" : `BEGIN; ${beginWith}`);
     const result = await work(queryOf(client), client);
-    await client.query("COMMIT");
+    await say("COMMIT");
     return result;
   } catch (error) {
-    await client.query("ROLLBACK").catch(() => {
+    unfit = isOfBadServer(error);
+    await say("ROLLBACK").catch(() => {
       broken = true;
     });
     if (broken) throw new Error("the connection ended in the middle of a transaction", { cause: error });
     throw error;
   } finally {
     client.removeListener("error", ignore);
-    client.release(broken);
+    client.release(broken || unfit);
   }
 }
 

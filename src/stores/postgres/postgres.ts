@@ -1,5 +1,6 @@
 import { arrayLiteral, batchStatement } from "./arrays.ts";
 import type { Database, Parameter, Query, Row } from "./database.ts";
+import { leavingReadOnly } from "./read-only.ts";
 
 /** The part of `sql` from the package `postgres` that the store needs. */
 export interface PostgresSql extends PostgresUnsafe {
@@ -27,20 +28,22 @@ export function isPostgresSql(client: unknown): client is PostgresSql {
 
 export function postgresDatabase(sql: PostgresSql): Database<PostgresTransaction> {
   const query = queryOf(sql);
+  const leaveReadOnly = leavingReadOnly(query);
   return {
     query,
     // Not under a name: where a transaction pool refuses it, this driver (3.4.9) loses its place in the conversation.
     call: query,
     // The driver would make arrays of its own of anything that the server says is one; so it is told that it is text.
-    batch: (name, parameters) =>
+    batch: (called, parameters) =>
       query(
-        batchStatement(name, parameters, (type) => `text::${type}`),
+        batchStatement(called, parameters, (type) => `text::${type}`),
         parameters.map((parameter) => {
           if (typeof parameter !== "object") return parameter;
           return parameter.values && arrayLiteral(parameter.values);
         }),
       ),
-    transaction: (work, options) => transaction(sql, work, options?.beginWith),
+    transaction: (work, options) => transaction(sql, work, { ...options, leaveReadOnly }),
+    leaveReadOnly,
     push: {
       kind: "listener",
       async listen(channel, hooks) {
@@ -58,7 +61,7 @@ export function postgresDatabase(sql: PostgresSql): Database<PostgresTransaction
 async function transaction<T>(
   sql: PostgresSql,
   work: (query: Query, tx: PostgresTransaction) => Promise<T>,
-  beginWith?: string,
+  { beginWith, leaveReadOnly }: { readonly beginWith?: string; leaveReadOnly(): void },
 ): Promise<T> {
   let hasEnded = false;
   const end = () => {
@@ -85,7 +88,11 @@ async function transaction<T>(
     }
   });
   begun.then(end, end);
-  const result = (await begun) as T;
+  const result = (await begun.catch(async (error) => {
+    // A server that only reads has no number for it, and whatever came after that failed for another reason.
+    if (id !== undefined && (await id) === undefined) leaveReadOnly();
+    throw error;
+  })) as T;
   if (id !== undefined) await assertCommitted(queryOf(sql), await id);
   return result;
 }

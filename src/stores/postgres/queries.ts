@@ -1,25 +1,27 @@
 import { StoreError } from "../../core/errors.ts";
-import type { BatchParameter } from "./arrays.ts";
+import type { BatchFunction, BatchParameter } from "./arrays.ts";
 import type { Batch, Database, Parameter, Query, Row } from "./database.ts";
-import { storeError } from "./errors.ts";
+import { isReadOnly, storeError } from "./errors.ts";
 
 /** Statements of the store's own. What goes wrong with them is a `StoreError`. */
 export class Queries {
   readonly #query: Query;
   readonly #call: Query;
   readonly #batch: Batch;
+  readonly #leaveReadOnly: () => void;
 
-  constructor({ query, call, batch }: Pick<Database, "query" | "call" | "batch">) {
-    this.#query = query;
-    this.#call = call;
-    this.#batch = batch;
+  constructor(database: Pick<Database, "query" | "call" | "batch" | "leaveReadOnly">) {
+    this.#query = database.query;
+    this.#call = database.call;
+    this.#batch = database.batch;
+    this.#leaveReadOnly = database.leaveReadOnly;
   }
 
   async all<R extends Row>(text: string, parameters: readonly Parameter[] = []): Promise<readonly R[]> {
     try {
       return await this.#query<R>(text, parameters);
     } catch (error) {
-      throw storeError(error);
+      throw this.#failed(error);
     }
   }
 
@@ -31,17 +33,25 @@ export class Queries {
   /** A function that answers with a row. */
   call<R extends Row>(text: string, parameters: readonly Parameter[]): Promise<R> {
     return this.#call<R>(text, parameters).then(theOnly, (error: unknown) => {
-      throw storeError(error);
+      throw this.#failed(error);
     });
   }
 
   /** A function that takes a batch of calls. */
-  async batch<R extends Row>(name: string, parameters: readonly BatchParameter[]): Promise<readonly R[]> {
+  async batch<R extends Row>(
+    called: BatchFunction,
+    parameters: readonly BatchParameter[],
+  ): Promise<readonly R[]> {
     try {
-      return await this.#batch<R>(name, parameters);
+      return await this.#batch<R>(called, parameters);
     } catch (error) {
-      throw storeError(error);
+      throw this.#failed(error);
     }
+  }
+
+  #failed(error: unknown): StoreError {
+    if (isReadOnly(error)) this.#leaveReadOnly();
+    return storeError(error);
   }
 }
 

@@ -4,7 +4,7 @@ import { encodeProgress } from "../../core/phase.ts";
 import { encodeResponse } from "../../core/response.ts";
 import type { Lease, PhaseCommit, TransactAnswer } from "../../core/store.ts";
 import type { Database, Parameter, Query } from "./database.ts";
-import { storeError } from "./errors.ts";
+import { isReadOnly, storeError } from "./errors.ts";
 import { messagesJson } from "./outbox.ts";
 import { durationMs } from "./rows.ts";
 import { markTransaction, phase } from "./statements/phases.ts";
@@ -36,6 +36,7 @@ export async function transact<Tx, T>(
     );
   } catch (error) {
     if (error === lost) return { kind: "lost" };
+    if (isReadOnly(error)) database.leaveReadOnly();
     // Only what the business code threw is thrown on as it is, and only if it was rolled back.
     if (thrown !== undefined && thrown.error === error) throw error;
     throw storeError(error);

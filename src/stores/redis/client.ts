@@ -24,6 +24,11 @@ export interface RedisLink {
   send(key: string, args: readonly RedisArgument[]): Promise<RedisReply>;
   /** The same command to every primary. */
   sendToAll(args: readonly RedisArgument[]): Promise<readonly RedisReply[]>;
+  /**
+   * Waits until what was sent for the key before has reached some replicas, and answers how many. The connection waits
+   * with it.
+   */
+  waitForReplicas(key: string, wait: { readonly count: number; readonly timeoutMs: number }): Promise<number>;
   /** A connection that hears what is published. In a cluster the channels are sharded ones. */
   listen(listener: ChannelListener): RedisListening;
   /** Closes what was opened here; the user's client stays as it is. */
@@ -39,8 +44,11 @@ export interface ChannelListener {
 }
 
 export interface RedisListening {
-  /** Resolves when the channel is heard. Subscribes again by itself after an interruption. */
-  subscribe(channel: string): Promise<void>;
+  /**
+   * Resolves when the channels are heard as well. Goes on trying by itself, even when it rejects because there is no
+   * connection, and after every interruption.
+   */
+  subscribe(channels: readonly string[]): Promise<void>;
   close(): Promise<void>;
 }
 

@@ -20,7 +20,8 @@ interface Own {
   callBuffer(command: string, args: RedisArgument[]): Promise<unknown>;
   connect(): Promise<void>;
   disconnect(): void;
-  subscribe(channel: string): Promise<unknown>;
+  pipeline(commands: readonly (readonly string[])[]): { exec(): Promise<[Error | null, unknown][]> };
+  subscribe(...channels: string[]): Promise<unknown>;
   ssubscribe(channel: string): Promise<unknown>;
   nodes(role: "master"): readonly Own[];
   on(event: string, listener: (...args: never[]) => void): unknown;
@@ -54,6 +55,20 @@ export class IoredisLink implements RedisLink {
     await ready(this.#own);
     const nodes = this.isCluster ? this.#own.nodes("master") : [this.#own];
     return Promise.all(nodes.map((node) => call(node, String(command), rest)));
+  }
+
+  async waitForReplicas(key: string, wait: { readonly count: number; readonly timeoutMs: number }) {
+    const args = [String(wait.count), String(wait.timeoutMs)];
+    if (!this.isCluster) return Number(await call(this.#own, "WAIT", args));
+    // A command without a key goes to any node, unless one with a key goes before it.
+    const replies = await this.#own
+      .pipeline([
+        ["exists", key],
+        ["wait", ...args],
+      ])
+      .exec();
+    for (const [error] of replies) if (error !== null) throw error;
+    return Number(replies[1]?.[1]);
   }
 
   listen(listener: ChannelListener): RedisListening {
@@ -130,25 +145,28 @@ class IoredisListening implements RedisListening {
     this.#own.on("close", () => listener.interrupted());
   }
 
-  async subscribe(channel: string): Promise<void> {
+  async subscribe(channels: readonly string[]): Promise<void> {
+    for (const channel of channels) this.#channels.add(channel);
     await ready(this.#own);
-    if (this.#isCluster) await this.#own.ssubscribe(channel);
-    else await this.#own.subscribe(channel);
-    this.#channels.add(channel);
-    if (!this.#isCluster) this.#listener.connected();
+    await this.#send(channels);
   }
 
   async close(): Promise<void> {
     this.#own.disconnect();
   }
 
+  async #send(channels: readonly string[]): Promise<void> {
+    if (this.#isCluster) {
+      await Promise.all(channels.map((channel) => this.#own.ssubscribe(channel)));
+    } else {
+      await this.#own.subscribe(...channels);
+      this.#listener.connected();
+    }
+  }
+
   async #subscribeAgain(): Promise<void> {
     if (this.#channels.size === 0) return;
-    try {
-      await Promise.all([...this.#channels].map((channel) => this.#own.subscribe(channel)));
-      this.#listener.connected();
-    } catch {
-      // The connection is lost again, and the next one tries again.
-    }
+    // If this fails the connection is lost again, and the next one tries again.
+    await this.#send([...this.#channels]).catch(() => {});
   }
 }

@@ -31,7 +31,7 @@ interface Own {
 }
 interface OwnSingle extends Own {
   sendCommand(args: readonly RedisArgument[], options: object): Promise<RedisReply>;
-  subscribe(channel: string, heard: Heard, isBuffer: true): Promise<void>;
+  subscribe(channels: string[], heard: Heard, isBuffer: true): Promise<void>;
 }
 interface OwnCluster extends Own {
   readonly masters: readonly unknown[];
@@ -72,6 +72,10 @@ export class NodeRedisLink implements RedisLink {
     return Promise.all(
       own.masters.map(async (node) => (await own.nodeClient(node)).sendCommand(args, asBuffers)),
     );
+  }
+
+  async waitForReplicas(key: string, wait: { readonly count: number; readonly timeoutMs: number }) {
+    return Number(await this.send(key, ["WAIT", String(wait.count), String(wait.timeoutMs)]));
   }
 
   listen(listener: ChannelListener): RedisListening {
@@ -121,30 +125,39 @@ function ready(own: OwnSingle | OwnCluster): Promise<void> {
 class NodeRedisListening implements RedisListening {
   readonly #own: OwnSingle | OwnCluster;
   readonly #listener: ChannelListener;
-  #isSubscribed = false;
+  /** The library subscribes again by itself, but only to what it has once subscribed to. */
+  readonly #wanted = new Set<string>();
 
   constructor(client: NodeRedisClient, listener: ChannelListener) {
     this.#own = duplicateOf(client);
     this.#listener = listener;
     if (isCluster(this.#own)) return;
-    // The library subscribes again before it says that it is ready.
-    this.#own.on("ready", () => {
-      if (this.#isSubscribed) listener.connected();
-    });
+    // It says that it is ready after it has subscribed again.
+    this.#own.on("ready", () => void this.#send().catch(() => {}));
     for (const event of ["reconnecting", "end"]) this.#own.on(event, () => listener.interrupted());
   }
 
-  async subscribe(channel: string): Promise<void> {
-    const own = this.#own;
-    await ready(own);
-    const heard: Heard = (message, from) => this.#listener.heard(from.toString(), message);
-    if (isCluster(own)) return own.sSubscribe(channel, heard, true);
-    await own.subscribe(channel, heard, true);
-    this.#isSubscribed = true;
-    this.#listener.connected();
+  async subscribe(channels: readonly string[]): Promise<void> {
+    for (const channel of channels) this.#wanted.add(channel);
+    await ready(this.#own);
+    await this.#send();
   }
 
   async close(): Promise<void> {
     if (this.#own.isOpen) this.#own.destroy();
   }
+
+  async #send(): Promise<void> {
+    const own = this.#own;
+    const channels = [...this.#wanted];
+    if (isCluster(own)) {
+      await Promise.all(channels.map((channel) => own.sSubscribe(channel, this.#heard, true)));
+    } else if (channels.length > 0) {
+      await own.subscribe(channels, this.#heard, true);
+      this.#listener.connected();
+    }
+    for (const channel of channels) this.#wanted.delete(channel);
+  }
+
+  readonly #heard: Heard = (message, channel) => this.#listener.heard(channel.toString(), message);
 }

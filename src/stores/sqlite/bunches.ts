@@ -1,9 +1,9 @@
 import { type InProgressRecord, recordIdText } from "../../core/record.ts";
 import type { EncodedResponse } from "../../core/response.ts";
 import type { Lease } from "../../core/store.ts";
+import { moment, wholeMs } from "../record-row.ts";
 import type { SqliteValue, Statement } from "./driver.ts";
 import type { Records } from "./records.ts";
-import { moment, wholeMs } from "./row.ts";
 import { bunchSizes } from "./statements.ts";
 
 /*

@@ -25,9 +25,9 @@ import {
   settled,
   settledStates,
 } from "../../core/transition.ts";
+import { moment } from "../record-row.ts";
 import { type Completion, completeAll, insertAll } from "./bunches.ts";
 import type { Records } from "./records.ts";
-import { moment } from "./row.ts";
 
 /*
  * What moves one record: core/decide.ts and core/transition.ts say where to. Each function is called in a transaction

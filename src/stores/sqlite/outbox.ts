@@ -1,7 +1,7 @@
 import type { DeadMessage, Delivery, Message, NewMessage, Outbox, OutboxCounts } from "../../core/outbox.ts";
+import { moment } from "../record-row.ts";
 import type { Row } from "./driver.ts";
 import type { OutboxStatements } from "./outbox-statements.ts";
-import { moment } from "./row.ts";
 
 /** What the outbox needs of its store. */
 export interface OutboxContext {

@@ -2,10 +2,10 @@ import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
 import type { IdempotencyRecord, InProgressRecord, RecordId } from "../../core/record.ts";
 import type { Lease } from "../../core/store.ts";
 import { decodeRequest, encodeRequest, type StoredRequest } from "../../core/stored-request.ts";
+import { moment, type RowExtras, recordOf, rowOf, wholeMs } from "../record-row.ts";
 import { AuditTrail, type Why } from "./audit.ts";
 import type { Completion } from "./bunches.ts";
 import type { SqliteDatabase } from "./driver.ts";
-import { moment, type RowExtras, recordOf, rowOf, wholeMs } from "./row.ts";
 import { prepareStatements, type Statements } from "./statements.ts";
 
 /** A record with what else its row says. */

@@ -27,6 +27,7 @@ import type {
   SweepCounts,
   TransactAnswer,
 } from "../../core/store.ts";
+import { moment } from "../record-row.ts";
 import type { SqliteDatabase } from "./driver.ts";
 import { GroupCommit, type Verb } from "./group-commit.ts";
 import * as lifecycle from "./lifecycle.ts";
@@ -34,7 +35,6 @@ import { openPrepared } from "./open.ts";
 import { enqueue, SqliteOutbox } from "./outbox.ts";
 import { type OutboxStatements, prepareOutboxStatements } from "./outbox-statements.ts";
 import { Records } from "./records.ts";
-import { moment } from "./row.ts";
 import { transact } from "./transact.ts";
 import * as upkeep from "./upkeep.ts";
 

@@ -10,9 +10,9 @@ import type {
   SweepCounts,
 } from "../../core/store.ts";
 import { abandoned, backoffMs, crashed, crashReason, gaveUp, unclaimed } from "../../core/transition.ts";
+import { moment } from "../record-row.ts";
 import type { Row } from "./driver.ts";
 import type { Entry, Records } from "./records.ts";
-import { moment } from "./row.ts";
 
 /*
  * What workers ask for. A statement finds what is due, and core/transition.ts says what becomes of each record: the

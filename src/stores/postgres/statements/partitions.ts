@@ -1,5 +1,5 @@
 import { newRecord } from "./records.ts";
-import { milliseconds, now, record } from "./sql.ts";
+import { milliseconds, now, ownedHere, record } from "./sql.ts";
 
 /*
  * A records table that is partitioned by `bucket`: the time at which a record was first to expire, rounded down to the
@@ -84,8 +84,8 @@ BEGIN
   IF EXISTS (SELECT FROM latchkey_records WHERE scope = $1 AND key = $2) THEN
     RETURN false;
   END IF;
-  INSERT INTO latchkey_records (${newRecord.columns}, bucket)
-  SELECT ${newRecord.values}, its_bucket;
+  INSERT INTO latchkey_records (${newRecord().columns}, bucket)
+  SELECT ${newRecord().values}, its_bucket;
   RETURN true;
 END
 $reserve$`;
@@ -137,7 +137,7 @@ export const reserveInPartitions = `
 WITH found AS (${record}
 ),
 attempt AS MATERIALIZED (
-  SELECT latchkey_reserve($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) AS inserted
+  SELECT latchkey_reserve($1, $2, $3, $4, $5, ${ownedHere("$6")}, $7, $8, $9, $10, $11, $12, $13) AS inserted
   WHERE NOT EXISTS (SELECT FROM found)
 )
 SELECT ${milliseconds(now)} AS now, coalesce((SELECT inserted FROM attempt), false) AS inserted, found.*

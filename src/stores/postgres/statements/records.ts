@@ -1,5 +1,5 @@
 import { audited } from "./audit.ts";
-import { fromNow, leaseUntil, milliseconds, now, record, tellWatchers } from "./sql.ts";
+import { fromNow, leaseUntil, milliseconds, now, ownedHere, record, tellWatchers } from "./sql.ts";
 
 /** $1 scope, $2 key */
 export const read = `
@@ -12,13 +12,15 @@ FROM (VALUES (1)) AS always LEFT JOIN (${record}
  * $6 session or NULL, $7 lease or NULL, $8 retention, $9 in_progress or pending, $10 route, $11 and $12 the request,
  * $13 how long after a crash reconciliation may ask
  */
-export const newRecord = {
+export const newRecord = (session = "$6::int") => ({
   columns: `scope, key, fingerprint, on_crash, owner, owner_session, lease_until, expires_at, state, route,
     request_head, request_body, reconcile_ms, fence, resume_after, created_at`,
-  values: `$1, $2, $3::text, $4::text, $5::text, $6::int, ${fromNow("$7")}, ${fromNow("$8")}, $9::text, $10::text,
+  values: `$1, $2, $3::text, $4::text, $5::text, ${session}, ${fromNow("$7")}, ${fromNow("$8")}, $9::text, $10::text,
     $11::text, $12::bytea, $13::float8, CASE $9::text WHEN 'pending' THEN 0 ELSE 1 END,
     CASE $9::text WHEN 'pending' THEN ${now} END, ${now}`,
-};
+});
+
+const ownRecord = newRecord(ownedHere("$6"));
 
 /**
  * Inserts a new record or finds the old one, in one round trip. An old one is only read: there is nothing to insert
@@ -31,8 +33,8 @@ export const reserve = `
 WITH found AS (${record}
 ),
 inserted AS (
-  INSERT INTO latchkey_records (${newRecord.columns})
-  SELECT ${newRecord.values}
+  INSERT INTO latchkey_records (${ownRecord.columns})
+  SELECT ${ownRecord.values}
   WHERE NOT EXISTS (SELECT FROM found)
   ON CONFLICT DO NOTHING
   RETURNING 1
@@ -53,7 +55,7 @@ WITH taken AS (
     fingerprint = $3,
     on_crash = $4,
     owner = $5,
-    owner_session = $6,
+    owner_session = ${ownedHere("$6")},
     lease_until = ${fromNow("$7")},
     expires_at = ${fromNow("$8")},
     state = $9,

@@ -35,6 +35,20 @@ export const leaseUntil = `
       WHEN pg_try_advisory_xact_lock_shared(${lockClass}, owner_session) THEN least(lease_until, ${now})
       ELSE lease_until END`;
 
+/**
+ * The session in whose name a record is reserved, or NULL if its lock is not held on this server: after a failover the
+ * session may still be connected to the old one, and here everybody would take its records for abandoned. They have
+ * nothing but their lease then.
+ */
+export const ownedHere = (session: string) => `
+    CASE WHEN ${session}::int IS NULL OR pg_try_advisory_xact_lock_shared(${lockClass}, ${session}::int)
+      THEN NULL ELSE ${session}::int END`;
+
+/** The same for each element of an array. */
+export const allOwnedHere = (sessions: string) => `
+    ARRAY(SELECT ${ownedHere("one.session")} FROM unnest(${sessions}) WITH ORDINALITY AS one (session, place)
+      ORDER BY one.place)`;
+
 /** A record as `recordOf` reads it. */
 export function recordColumns(r: string, lease: string): string {
   return `${r}.state, ${r}.fingerprint, ${r}.fence, ${r}.on_crash AS crash, ${r}.owner, ${r}.route, ${r}.progress,

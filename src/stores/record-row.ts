@@ -1,10 +1,20 @@
-import { decodeProgress, encodeProgress } from "../../core/phase.ts";
-import type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "../../core/record.ts";
-import { decodeResponse, encodeResponse } from "../../core/response.ts";
-import type { Row, SqliteValue } from "./driver.ts";
+import { decodeProgress, encodeProgress } from "../core/phase.ts";
+import type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "../core/record.ts";
+import { decodeResponse, encodeResponse } from "../core/response.ts";
 
-/** The record that a row of `readRecord` is. */
-export function recordOf({ scope, key }: RecordId, row: Row): IdempotencyRecord {
+/*
+ * A record as a row of a table that has a column for everything, with its times in milliseconds since 1970. Stores
+ * whose records look like this share the names of the columns.
+ */
+
+/** What a column holds: text, a number, bytes, or nothing. */
+export type ColumnValue = string | number | Uint8Array | null;
+
+/** The record that a row is, by the names of its columns. */
+export function recordOf(
+  { scope, key }: RecordId,
+  row: Readonly<Record<string, ColumnValue>>,
+): IdempotencyRecord {
   const common = {
     scope,
     key,
@@ -58,6 +68,31 @@ export function recordOf({ scope, key }: RecordId, row: Row): IdempotencyRecord 
   }
 }
 
+/** The names of the columns, after those of the scope and the key, which not every database calls the same. */
+export const recordColumns = [
+  "state",
+  "fingerprint",
+  "fence",
+  "on_crash",
+  "created_at",
+  "expires_at",
+  "owner",
+  "lease_until",
+  "reconcile_after",
+  "reason",
+  "completed_at",
+  "response_status",
+  "response_head",
+  "response_body",
+  "route",
+  "progress",
+  "request_head",
+  "resume_after",
+  "claims",
+  "escalated_at",
+  "reconcile_ms",
+] as const;
+
 /** What a row has beside the record itself. */
 export interface RowExtras {
   /** Who holds or held the latest lease; null where somebody else has moved the record on: its word counts no more. */
@@ -66,8 +101,8 @@ export interface RowExtras {
   readonly requestHead: string | null;
 }
 
-/** The parameters of `writeRecord`. */
-export function rowOf(record: IdempotencyRecord, extras: RowExtras): SqliteValue[] {
+/** The values of the scope, the key and `recordColumns`, in this order. */
+export function rowOf(record: IdempotencyRecord, extras: RowExtras): ColumnValue[] {
   const { state } = record;
   const response = state === "completed" ? encodeResponse(record.response) : undefined;
   return [

@@ -1,0 +1,266 @@
+// What does each store do per second, what does a key cost to keep in it, and what does its server's own tool say?
+import { randomUUID } from "node:crypto";
+import { mkdtemp, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DescribeTableCommand, DynamoDBClient } from "@aws-sdk/client-dynamodb";
+import { Redis } from "ioredis";
+import { createLatchkey } from "latchkey";
+import { layeredStore } from "latchkey/layered";
+import { redisStore } from "latchkey/redis";
+import { openStore } from "latchkey/stores";
+import { createConnection } from "mysql2/promise";
+import { createClient } from "redis";
+import { answerWhenStarted, ms, ratioBar, whole } from "./lib/answer.js";
+import { startChild } from "./lib/child.js";
+import { contenderOf } from "./lib/contenders.js";
+import { closedLoop, forEachOf, warmUp } from "./lib/load.js";
+import { chargeBytes } from "./lib/payload.js";
+import { query, withDatabase, withPostgres } from "./lib/postgres.js";
+import { createProgress } from "./lib/progress.js";
+import { plainScripts } from "./lib/redis.js";
+import { interleave, medianOf, turns } from "./lib/rounds.js";
+import { numberOf } from "./lib/settings.js";
+import { mariadbSlapRate, pgbenchRate, redisBenchmarkRate } from "./lib/tools.js";
+import { wakeUp } from "./lib/wake-up.js";
+
+/** @typedef {import("./lib/tools.js").Tool} Tool */
+/** @typedef {{ redis: string, redisCluster: string, mariadb: string, dynamodb: string, tools: { redisBenchmark?: Tool, mariadbSlap?: Tool } }} Servers */
+/** @typedef {ReturnType<typeof contenderOf>} Contender */
+
+const callers = 64;
+const keyCount = numberOf("KEYS", 20_000);
+const plainRedis = "Redis: one script call for each step (ioredis, bare)";
+const ours = "Redis (ioredis)";
+
+export async function run() {
+  const { child, message: servers, exit } = await startChild("servers.js", []);
+  try {
+    return await withPostgres((server) =>
+      withDatabase(server, (postgres) => measure(postgres, /** @type {Servers} */ (servers))),
+    );
+  } finally {
+    child.disconnect();
+    await exit;
+  }
+}
+
+/**
+ * @param {string} postgres
+ * @param {Servers} servers
+ * @returns {Promise<import("./lib/answer.js").Answer>}
+ */
+async function measure(postgres, servers) {
+  const folder = await mkdtemp(join(tmpdir(), "latchkey-bench-"));
+  const sqlite = join(folder, "records.db");
+  const dynamodb = `dynamodb://bench:bench@local/bench?endpoint=${encodeURIComponent(servers.dynamodb)}`;
+  const contenders = {
+    memory: await opened("memory:"),
+    "SQLite, synchronous=FULL": await opened(`sqlite:${sqlite}`),
+    Postgres: await opened(postgres),
+    MariaDB: await opened(servers.mariadb),
+    [ours]: latchkeyOn(redisStore(new Redis(servers.redis, { lazyConnect: true }))),
+    "Redis (redis)": latchkeyOn(redisStore(createClient({ url: servers.redis }))),
+    [plainRedis]: await plainScripts(servers.redis),
+    "Redis Cluster, six nodes here": await opened(servers.redisCluster),
+    "DynamoDB Local": await opened(dynamodb),
+    "Redis in front of Postgres": latchkeyOn(
+      layeredStore(
+        await openStore(postgres, { postgres: { listen: true } }),
+        new Redis(servers.redis, { lazyConnect: true }),
+      ),
+    ),
+  };
+  const tools = {
+    "pgbench, two prepared statements": () => pgbenchRate(postgres),
+    "mariadb-slap, two statements": () => mariadbSlapRate(servers.tools.mariadbSlap, servers.mariadb),
+    "redis-benchmark, two SETs": () => redisBenchmarkRate(servers.tools.redisBenchmark, servers.redis),
+  };
+  const second = latchkeyOn(redisStore(new Redis(servers.redis, { lazyConnect: true })));
+  const [contender, tool] = [Object.keys(contenders).length, Object.keys(tools).length];
+  const progress = createProgress(turns(contender + tool + 1) + sizes(postgres, servers, sqlite).length);
+  try {
+    await warmUp(Object.values(contenders));
+    const rates = await interleave(
+      Object.fromEntries(
+        Object.entries(contenders).map(([name, { operation }]) => [
+          name,
+          () => closedLoop({ callers, operation: () => operation() }),
+        ]),
+      ),
+      progress,
+    );
+    const toolRates = await interleave(
+      Object.fromEntries(
+        Object.entries(tools).map(([name, rate]) => [
+          name,
+          async () => ({ rate: (await rate()) ?? Number.NaN }),
+        ]),
+      ),
+      progress,
+    );
+    const wakeUps = await interleave({ [ours]: () => wakeUp(contenders[ours], second) }, progress);
+    const bytes = await bytesPerKey(contenders, sizes(postgres, servers, sqlite), progress);
+    return report({ rates, toolRates, wakeUps: wakeUps[ours] ?? [], bytes });
+  } finally {
+    for (const { close } of [...Object.values(contenders), second]) await close();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** @param {import("latchkey").Store} store */
+function latchkeyOn(store) {
+  return contenderOf(createLatchkey({ store, tenant: "single" }));
+}
+
+/** @param {string} url */
+async function opened(url) {
+  return latchkeyOn(await openStore(url, { migrate: true }));
+}
+
+/**
+ * How many bytes each store occupies.
+ *
+ * @param {string} postgres
+ * @param {Servers} servers
+ * @param {string} sqlite
+ * @returns {{ name: string, size: () => Promise<number> }[]}
+ */
+function sizes(postgres, servers, sqlite) {
+  return [
+    { name: "SQLite, synchronous=FULL", size: () => sqliteSize(sqlite) },
+    { name: "Postgres", size: () => postgresSize(postgres) },
+    { name: "MariaDB", size: () => mariadbSize(servers.mariadb) },
+    { name: ours, size: () => redisSize(servers.redis) },
+    { name: plainRedis, size: () => redisSize(servers.redis) },
+    { name: "DynamoDB Local", size: () => dynamodbSize(servers.dynamodb) },
+  ];
+}
+
+/**
+ * What as many keys again add.
+ *
+ * @param {Record<string, { operation(key: string): Promise<unknown> }>} contenders
+ * @param {ReturnType<typeof sizes>} measures
+ * @param {{ step(line: string): void }} progress
+ */
+async function bytesPerKey(contenders, measures, progress) {
+  /** @type {Record<string, number>} */
+  const bytes = {};
+  for (const { name, size } of measures) {
+    const before = await size();
+    const keys = Array.from({ length: keyCount }, () => randomUUID());
+    await forEachOf(keys, async (key) => contenders[name]?.operation(key));
+    bytes[name] = ((await size()) - before) / keyCount;
+    progress.step(`bytes per key: ${name}`);
+  }
+  return bytes;
+}
+
+/** @param {string} file */
+async function sqliteSize(file) {
+  const [database, log] = await Promise.all(
+    [file, `${file}-wal`].map((path) => stat(path).catch(() => ({ size: 0 }))),
+  );
+  return (database?.size ?? 0) + (log?.size ?? 0);
+}
+
+/** @param {string} url */
+async function postgresSize(url) {
+  const [row] = await query(url, "SELECT pg_total_relation_size('latchkey_records')::float8 AS bytes");
+  return Number(row?.bytes);
+}
+
+/** @param {string} url */
+async function mariadbSize(url) {
+  const connection = await createConnection(url);
+  try {
+    await connection.query("ANALYZE TABLE latchkey_records");
+    const [rows] = await connection.query(
+      "SELECT data_length + index_length AS bytes FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'latchkey_records'",
+    );
+    return Number(/** @type {{ bytes: number }[]} */ (rows)[0]?.bytes);
+  } finally {
+    await connection.end();
+  }
+}
+
+/** @param {string} url */
+async function redisSize(url) {
+  const client = new Redis(url);
+  try {
+    const [, bytes] = /used_memory:(\d+)/.exec(await client.info("memory")) ?? [];
+    return Number(bytes);
+  } finally {
+    client.disconnect();
+  }
+}
+
+/** @param {string} endpoint */
+async function dynamodbSize(endpoint) {
+  const credentials = { accessKeyId: "bench", secretAccessKey: "bench" };
+  const client = new DynamoDBClient({ region: "local", endpoint, credentials });
+  try {
+    const { Table } = await client.send(new DescribeTableCommand({ TableName: "bench" }));
+    return Number(Table?.TableSizeBytes);
+  } finally {
+    client.destroy();
+  }
+}
+
+/**
+ * @param {object} measured
+ * @param {Record<string, import("./lib/load.js").ClosedSample[]>} measured.rates
+ * @param {Record<string, { rate: number }[]>} measured.toolRates
+ * @param {{ p50: number, p99: number }[]} measured.wakeUps
+ * @param {Record<string, number>} measured.bytes
+ * @returns {import("./lib/answer.js").Answer}
+ */
+function report({ rates, toolRates, wakeUps, bytes }) {
+  const p50 = medianOf(wakeUps, "p50");
+  return {
+    tables: [
+      {
+        title: `Fresh operations per second on each store (reserve + complete, ${callers} callers, ${chargeBytes.length}-byte responses)`,
+        columns: ["store", "per second", "p50", "p99", "client CPU per operation", "bytes per key"],
+        rows: Object.entries(rates).map(([name, samples]) => [
+          name,
+          whole(medianOf(samples, "rate")),
+          ms(medianOf(samples, "p50")),
+          ms(medianOf(samples, "p99")),
+          `${whole(medianOf(samples, "cpu"))} µs`,
+          bytes[name] === undefined ? "" : whole(bytes[name]),
+        ]),
+      },
+      {
+        title: `The servers' own tools, ${callers} clients, two writes to an operation`,
+        columns: ["tool", "operations per second"],
+        rows: Object.entries(toolRates).map(([name, samples]) => {
+          const rate = medianOf(samples, "rate");
+          return [name, Number.isFinite(rate) ? whole(rate) : "not on this machine"];
+        }),
+      },
+      {
+        title: "From the commit until a waiting duplicate in another process has its answer (Redis)",
+        columns: ["p50", "p99"],
+        rows: [[ms(p50), ms(medianOf(wakeUps, "p99"))]],
+      },
+    ],
+    bars: [
+      ratioBar(`Redis, ${callers} callers: one script call for each step`, {
+        rate: medianOf(rates[ours], "rate"),
+        of: medianOf(rates[plainRedis], "rate"),
+        atLeast: 2.3,
+      }),
+      { what: "a waiter wakes on Redis, p50", asked: "<= 1 ms", measured: ms(p50), reached: p50 <= 1 },
+    ],
+    notes: [
+      `Bytes per key: what ${whole(keyCount)} more keys add to the table with its indexes, to the file with its log, or to Redis' memory ` +
+        "with its log's buffers; for DynamoDB what it would bill as storage. Redis runs with `appendonly yes` (the disk once a " +
+        "second), MariaDB and Postgres wait for the disk at every commit. DynamoDB Local is a stand-in for development: its rate says " +
+        "nothing about the service.",
+    ],
+  };
+}
+
+await answerWhenStarted(import.meta.url, run);

@@ -1,0 +1,205 @@
+import type { DeadMessage, Delivery, Message, NewMessage, Outbox, OutboxCounts } from "../../core/outbox.ts";
+import { type ColumnValue, wholeMs } from "../record-row.ts";
+import { type Database, padded, type Row, type Session } from "./database.ts";
+import * as statements from "./outbox-statements.ts";
+import { digestOf } from "./records.ts";
+
+/** Messages in the same database as the records, and in the transactions of the atomic phases. */
+export class MysqlOutbox implements Outbox {
+  readonly #database: Database;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  async claim({ owner, limit, leaseMs }: Parameters<Outbox["claim"]>[0]): Promise<readonly Message[]> {
+    const lanes = await this.#claimLanes(owner, leaseMs);
+    if (lanes.length === 0) return [];
+    // In a transaction of its own, whose snapshot is later than the commit of whoever had these lanes before.
+    const rows = await this.#database.transaction((session) => readDue(session, lanes, limit));
+    // Others have come between the two. Lanes with nothing in them are not to be held.
+    if (rows.length === 0) await this.settle(owner, []);
+    return rows.map(messageOf);
+  }
+
+  async settle(owner: string, deliveries: readonly Delivery[]): Promise<void> {
+    const held = await this.#database.read(statements.readLanesOf, [owner]);
+    if (held.length === 0) return;
+    const wanted = padded(numbersOf(held, "lane"));
+    await this.#database.transaction(async (session) => {
+      const mine = await session.rows(statements.lockLanesOf(wanted.list), [...wanted.values, owner]);
+      if (mine.length === 0) return;
+      const lanes = padded(numbersOf(mine, "lane"));
+      await writeDeliveries(session, lanes, deliveries);
+      await session.change(statements.freeLanes(lanes.list), lanes.values);
+    });
+  }
+
+  async counts(): Promise<OutboxCounts> {
+    const [row] = await this.#database.read(statements.countMessages);
+    const firstDueAt = row?.first_due_at ?? null;
+    return {
+      waiting: Number(row?.waiting),
+      dead: Number(row?.dead),
+      oldestDueMs: firstDueAt === null ? 0 : Math.max(0, Number(row?.clock) - Number(firstDueAt)),
+    };
+  }
+
+  async deadLetters({ limit, after }: Parameters<Outbox["deadLetters"]>[0]): Promise<readonly DeadMessage[]> {
+    const rows = await this.#database.read(statements.readDead(limit), [Number(after ?? 0)]);
+    return rows.map((row) => ({
+      ...messageOf(row),
+      error: row.error as string,
+      diedAt: row.died_at as number,
+    }));
+  }
+
+  async requeue(ids: readonly string[]): Promise<number> {
+    return this.#inBatches(ids.filter(isNumber).map(Number), statements.revive);
+  }
+
+  async prune({ limit, retentionMs }: Parameters<Outbox["prune"]>[0]): Promise<number> {
+    const found = await this.#database.read(statements.findDelivered(limit), [wholeMs(retentionMs)]);
+    return this.#inBatches(numbersOf(found, "number"), statements.deleteMessages);
+  }
+
+  async #claimLanes(owner: string, leaseMs: number): Promise<readonly number[]> {
+    const found = await this.#database.read(statements.findLanes(lanesPerClaim), [owner, owner]);
+    if (found.length === 0) return [];
+    const wanted = padded(numbersOf(found, "lane"));
+    return this.#database.transaction(async (session) => {
+      const free = await session.rows(statements.lockLanes(wanted.list), [...wanted.values, owner]);
+      if (free.length === 0) return [];
+      const lanes = padded(numbersOf(free, "lane"));
+      await session.change(statements.takeLanes(lanes.list), [owner, wholeMs(leaseMs), ...lanes.values]);
+      return numbersOf(free, "lane");
+    });
+  }
+
+  async #inBatches(ids: readonly number[], statement: (list: string) => string): Promise<number> {
+    let changed = 0;
+    for (let start = 0; start < ids.length; start += batchSize) {
+      const { list, values } = padded(inOrder(ids.slice(start, start + batchSize)));
+      changed += await this.#database.change(statement(list), values);
+    }
+    return changed;
+  }
+}
+
+/** As many as the migration has made. */
+const laneCount = 64;
+
+/** A share of the lanes, so that four relays can always work side by side. */
+const lanesPerClaim = 16;
+
+/** Nobody has to wait for longer than this many messages take. */
+const batchSize = 128;
+
+/** Writes messages down; must be called in the transaction that they belong to. */
+export async function insertMessages(session: Session, messages: readonly NewMessage[]): Promise<void> {
+  for (let start = 0; start < messages.length; ) {
+    // Powers of two, so that few statements are prepared.
+    const size = Math.min(batchSize, 2 ** Math.floor(Math.log2(messages.length - start)));
+    const batch = messages.slice(start, start + size);
+    await session.change(statements.insertMessages(size), batch.flatMap(messageRow));
+    start += size;
+  }
+}
+
+function messageRow({ topic, payload, partition, key, correlationId, delayMs }: NewMessage): ColumnValue[] {
+  const partitionId = partition === null ? null : digestOf(partition);
+  const lane = laneOf(partitionId);
+  return [lane, lane, topic, partitionId, partition, key, correlationId, wholeMs(delayMs), payload];
+}
+
+/** A partition has one lane for good, whichever process enqueues. The rest is spread evenly. */
+function laneOf(partitionId: Buffer | null): number {
+  if (partitionId !== null) return partitionId.readUInt32BE() % laneCount;
+  turn = (turn + 1) % laneCount;
+  return turn;
+}
+
+let turn = 0;
+
+/** What may be delivered from these lanes, in order: each partition from its first message to the first not due. */
+async function readDue(session: Session, lanes: readonly number[], limit: number): Promise<readonly Row[]> {
+  const { list, values } = padded(lanes);
+  const ready = await session.rows(statements.findReady(list, limit), [...values, ...values]);
+  // Of each twice its share of the batch: some have less than theirs.
+  const share = Math.min(limit, 2 ** Math.ceil(Math.log2((2 * limit) / Math.max(1, ready.length))));
+  const due: Row[] = [];
+  for (const { lane, partition_id } of ready) {
+    const [sql, parameters] =
+      partition_id === null
+        ? [statements.readLane(share), [lane as number]]
+        : [statements.readPartition(share), [lane as number, partition_id as ColumnValue]];
+    const rows = await session.rows(sql, parameters);
+    const firstNotDue = rows.findIndex(({ is_due }) => is_due !== 1);
+    due.push(...(firstNotDue === -1 ? rows : rows.slice(0, firstNotDue)));
+    if (due.length >= 2 * limit) break;
+  }
+  return due.sort((a, b) => Number(a.number) - Number(b.number)).slice(0, limit);
+}
+
+type List = ReturnType<typeof padded<number>>;
+
+async function writeDeliveries(
+  session: Session,
+  lanes: List,
+  deliveries: readonly Delivery[],
+): Promise<void> {
+  const gone: number[] = [];
+  for (const delivery of deliveries) {
+    if (!isNumber(delivery.id)) continue;
+    const of: ColumnValue[] = [Number(delivery.id), ...lanes.values];
+    switch (delivery.kind) {
+      case "delivered":
+        if (delivery.reference === undefined) gone.push(Number(delivery.id));
+        else await session.change(statements.keepDelivered(lanes.list), [delivery.reference, ...of]);
+        break;
+      case "failed":
+        await session.change(statements.postpone(lanes.list), [
+          wholeMs(delivery.retryAfterMs),
+          delivery.error,
+          ...of,
+        ]);
+        break;
+      case "dead":
+        await session.change(statements.bury(lanes.list), [delivery.error, ...of]);
+        break;
+      default:
+        delivery satisfies never;
+    }
+  }
+  for (let start = 0; start < gone.length; start += batchSize) {
+    const { list, values } = padded(inOrder(gone.slice(start, start + batchSize)));
+    await session.change(statements.deleteDelivered(list, lanes.list), [...values, ...lanes.values]);
+  }
+}
+
+/** In the order of the primary key, in which everybody locks. */
+function inOrder(ids: readonly number[]): number[] {
+  return ids.toSorted((a, b) => a - b);
+}
+
+/** Ids come back from outside. */
+function isNumber(id: string): boolean {
+  return /^\d{1,15}$/.test(id);
+}
+
+function numbersOf(rows: readonly Row[], column: string): number[] {
+  return rows.map((row) => Number(row[column]));
+}
+
+function messageOf(row: Row): Message {
+  return {
+    id: String(row.number),
+    topic: row.topic as string,
+    partition: row.partition_key as string | null,
+    payload: row.payload as string,
+    key: row.message_key as string,
+    correlationId: row.correlation_id as string,
+    attempts: row.attempts as number,
+    createdAt: row.created_at as number,
+  };
+}

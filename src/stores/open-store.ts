@@ -1,0 +1,175 @@
+import { ConfigError } from "../core/errors.ts";
+import type { Store } from "../core/store.ts";
+import { driver } from "./driver.ts";
+import type { MysqlStoreOptions } from "./mysql/store.ts";
+import type { PostgresStoreOptions } from "./postgres/store.ts";
+import { redisClient, redisClusterClient } from "./redis/connect.ts";
+import type { RedisStoreOptions } from "./redis/store.ts";
+import type { SqliteStoreOptions } from "./sqlite/store.ts";
+
+export interface OpenStoreOptions {
+  /** Makes the tables, or brings them to the version of this code, before the store is handed out. */
+  readonly migrate?: boolean;
+  readonly sqlite?: SqliteStoreOptions;
+  readonly postgres?: PostgresStoreOptions;
+  readonly mysql?: MysqlStoreOptions;
+  readonly redis?: RedisStoreOptions;
+}
+
+/**
+ * A store by its URL, for whatever is configured by text. The driver is loaded here, and the connections that this
+ * opens are closed with the store. A server that cannot be reached shows with the first call.
+ *
+ * | URL | driver |
+ * |---|---|
+ * | `memory:` | none |
+ * | `sqlite:./file.db` | `node:sqlite`, `libsql` or `better-sqlite3` |
+ * | `postgres://user@host/database` | `pg` |
+ * | `mysql://user@host/database` | `mysql2` |
+ * | `redis://host:6379`, `rediss://…` | `ioredis` or `redis` |
+ * | `redis-cluster://host:7000,host:7001`, `rediss-cluster://…` | `ioredis` or `redis` |
+ * | `dynamodb://region/table` | `@aws-sdk/client-dynamodb` |
+ *
+ * @example
+ * ```ts
+ * const store = await openStore(process.env.LATCHKEY_STORE ?? "sqlite:./latchkey.db", { migrate: true });
+ * ```
+ */
+export async function openStore(url: string, options: OpenStoreOptions = {}): Promise<Store> {
+  const scheme = /^([a-z][a-z0-9+-]*):/i.exec(url)?.[1]?.toLowerCase();
+  const opener = scheme === undefined ? undefined : openers[scheme];
+  // The URL itself is not repeated, here or below: it may hold a password, and messages end in logs.
+  if (opener === undefined) {
+    throw new ConfigError(
+      `${scheme === undefined ? "a store's URL begins with its kind" : `there is no store for "${scheme}:" URLs`}: ` +
+        "use memory:, sqlite:./file.db, postgres://…, mysql://…, redis://…, redis-cluster://… or dynamodb://region/table",
+    );
+  }
+  return opener(url, options);
+}
+
+type Opener = (url: string, options: OpenStoreOptions) => Promise<Store>;
+
+const openers: Readonly<Record<string, Opener>> = {
+  memory: openMemory,
+  sqlite: openSqlite,
+  postgres: openPostgres,
+  postgresql: openPostgres,
+  mysql: openMysql,
+  mariadb: openMysql,
+  redis: openRedis,
+  rediss: openRedis,
+  "redis-cluster": openRedisCluster,
+  "rediss-cluster": openRedisCluster,
+  dynamodb: openDynamodb,
+};
+
+async function openMemory(url: string): Promise<Store> {
+  if (url.length > "memory:".length) {
+    throw new ConfigError("nothing follows memory: in the URL of a store in memory");
+  }
+  const { memoryStore } = await import("./memory/store.ts");
+  return memoryStore();
+}
+
+async function openSqlite(url: string, options: OpenStoreOptions): Promise<Store> {
+  // A file's path, not a host: only three slashes can be read as one.
+  const path = url.slice("sqlite:".length).replace(/^\/\/(?=\/)/, "");
+  if (path === "" || path.startsWith("//")) {
+    throw new ConfigError("a SQLite store's URL names its file: sqlite:./file.db or sqlite:/folder/file.db");
+  }
+  const { sqliteStore } = await import("./sqlite/store.ts");
+  return sqliteStore(path, options.sqlite);
+}
+
+async function openPostgres(url: string, options: OpenStoreOptions): Promise<Store> {
+  const { Pool } = (await driver("pg", () => import("pg"))).default;
+  const { migrate, postgresStore } = await import("./postgres/store.ts");
+  const pool = new Pool({ connectionString: url });
+  return opened({
+    store: () => postgresStore(pool, options.postgres),
+    prepare: options.migrate ? () => migrate(pool) : undefined,
+    end: () => pool.end(),
+  });
+}
+
+async function openMysql(url: string, options: OpenStoreOptions): Promise<Store> {
+  const { createPool } = await driver("mysql2", () => import("mysql2/promise"));
+  const { migrate, mysqlStore } = await import("./mysql/store.ts");
+  const pool = createPool(url.replace(/^mariadb:/i, "mysql:"));
+  return opened({
+    store: () => mysqlStore(pool, options.mysql),
+    prepare: options.migrate ? () => migrate(pool) : undefined,
+    end: () => pool.end(),
+  });
+}
+
+async function openRedis(url: string, options: OpenStoreOptions): Promise<Store> {
+  const { redisStore } = await import("./redis/store.ts");
+  return redisStore(await redisClient(url), options.redis);
+}
+
+async function openRedisCluster(url: string, options: OpenStoreOptions): Promise<Store> {
+  const { redisStore } = await import("./redis/store.ts");
+  return redisStore(await redisClusterClient(url), options.redis);
+}
+
+async function openDynamodb(url: string, options: OpenStoreOptions): Promise<Store> {
+  const { DynamoDBClient } = await driver(
+    "@aws-sdk/client-dynamodb",
+    () => import("@aws-sdk/client-dynamodb"),
+  );
+  const { hostname: region, pathname, searchParams, username, password } = new URL(url);
+  const table = decodeURIComponent(pathname.slice(1));
+  if (region === "" || table === "" || table.includes("/")) {
+    throw new ConfigError("a DynamoDB store's URL is dynamodb://region/table");
+  }
+  const { createTable, dynamodbStore } = await import("./dynamodb/store.ts");
+  const endpoint = searchParams.get("endpoint");
+  const client = new DynamoDBClient({
+    region,
+    // The SDK's fifty would be the limit of what the whole process can do.
+    requestHandler: { httpAgent: { maxSockets }, httpsAgent: { maxSockets } },
+    ...(endpoint === null ? {} : { endpoint }),
+    ...(username === "" ? {} : { credentials: credentialsOf(username, password) }),
+  });
+  return opened({
+    store: () => dynamodbStore(client, { table }),
+    prepare: options.migrate ? () => createTable(client, { table }) : undefined,
+    end: async () => client.destroy(),
+  });
+}
+
+const maxSockets = 256;
+
+/** Without them the SDK looks in the environment, in the profile and at the machine's role, as it always does. */
+function credentialsOf(username: string, password: string) {
+  return { accessKeyId: decodeURIComponent(username), secretAccessKey: decodeURIComponent(password) };
+}
+
+/** A store that closes the connections with itself; they are closed at once if it cannot be made. */
+async function opened<Tx>(parts: {
+  readonly store: () => Store<Tx>;
+  readonly prepare?: (() => Promise<unknown>) | undefined;
+  readonly end: () => Promise<unknown>;
+}): Promise<Store> {
+  try {
+    await parts.prepare?.();
+    const store = parts.store() as Store;
+    const closeStore = store.close.bind(store);
+    let closed: Promise<void> | undefined;
+    const close = async () => {
+      await closeStore();
+      await parts.end();
+    };
+    return Object.assign(store, {
+      close() {
+        closed ??= close();
+        return closed;
+      },
+    });
+  } catch (error) {
+    await parts.end();
+    throw error;
+  }
+}

@@ -1,0 +1,148 @@
+import { StoreError } from "../../core/errors.ts";
+import { decodeProgress } from "../../core/phase.ts";
+import type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "../../core/record.ts";
+import { decodeResponse, encodeResponse, type StoredResponse } from "../../core/response.ts";
+import type { ExecuteAfter } from "../../core/store.ts";
+import { decodeRequest, encodeRequest, type StoredRequest } from "../../core/stored-request.ts";
+
+// scripts/record.lua says how a record is laid out; the numbers here are those of its head.
+const version = 1;
+const headBytes = 54;
+const states = [
+  "pending",
+  "in_progress",
+  "completed",
+  "failed_retryable",
+  "unknown",
+  "expired",
+] as const satisfies readonly RecordState[];
+/** Deleted, and only its fence is remembered. */
+const goneState = 7;
+
+/** By the numbers that stand for them. */
+export const onCrashes = ["reconcile", "resume", "retry"] as const satisfies readonly OnCrash[];
+export const executeAfters = [
+  "absent",
+  "pending",
+  "failed_retryable",
+  "crash",
+  "expired",
+] as const satisfies readonly ExecuteAfter[];
+
+export function decodeRecord(id: RecordId, value: Buffer): IdempotencyRecord | undefined {
+  if (value[0] !== version) throw unreadable(value[0]);
+  if (value[1] === goneState) return undefined;
+  const state = states[Number(value[1]) - 1];
+  const at = value.readUIntBE(22, 6);
+  const escalatedAt = value.readUIntBE(34, 6);
+  const count = value.readUInt32BE(40);
+  let end = headBytes;
+  const next = (bytes: number) => {
+    end += bytes;
+    return value.toString("utf8", end - bytes, end);
+  };
+  const fingerprint = next(value.readUInt16BE(44));
+  const owner = next(value.readUInt16BE(46));
+  const route = next(value.readUInt16BE(48));
+  const progress = next(value.readUInt32BE(50));
+  const tail = value.subarray(end);
+  const common = {
+    scope: id.scope,
+    key: id.key,
+    fingerprint,
+    fence: value.readUInt32BE(6),
+    onCrash: onCrashes[Number(value[2])] ?? "reconcile",
+    reconcileAfterMs: value.readUIntBE(28, 6),
+    route: decodeRoute(route),
+    progress: decodeProgress(progress || null),
+    createdAt: value.readUIntBE(10, 6),
+    expiresAt: value.readUIntBE(16, 6),
+  };
+  switch (state) {
+    case "pending":
+      return { ...common, state, resumeAfter: at, claims: count };
+    case "in_progress":
+      return { ...common, state, owner, leaseUntil: at };
+    case "completed":
+      return { ...common, state, completedAt: at, response: unpackResponse(tail) };
+    case "failed_retryable": {
+      const resumeAfter = at === 0 ? undefined : at;
+      return { ...common, state, reason: tail.toString(), resumeAfter, claims: count };
+    }
+    case "unknown":
+      return {
+        ...common,
+        state,
+        reason: tail.toString(),
+        reconcileAfter: at,
+        reconcileAttempts: count,
+        escalatedAt: escalatedAt === 0 ? undefined : escalatedAt,
+      };
+    case "expired":
+      return { ...common, state };
+    case undefined:
+      throw unreadable(value[0]);
+    default:
+      return state satisfies never;
+  }
+}
+
+export function unreadable(found: number | undefined): StoreError {
+  return new StoreError(
+    `a record has encoding version ${found}, this Latchkey reads version ${version}: upgrade this process`,
+  );
+}
+
+/** A route without a name is not one whose name is empty. */
+export function encodeRoute(route: string | undefined): string {
+  return route === undefined ? "" : `=${route}`;
+}
+
+function decodeRoute(text: string): string | undefined {
+  return text === "" ? undefined : text.slice(1);
+}
+
+/** Status, length of the head, head, body. */
+export function packResponse(response: StoredResponse): Buffer {
+  const { status, head, body } = encodeResponse(response);
+  const packed = Buffer.allocUnsafe(6 + head.length * bytesPerCharacterMax + (body?.byteLength ?? 0));
+  packed.writeUInt16BE(status, 0);
+  const bodyFrom = packWithLength(packed, head, 2);
+  if (body !== null) packed.set(body, bodyFrom);
+  return packed.subarray(0, bodyFrom + (body?.byteLength ?? 0));
+}
+
+/** The body is copied, so that whoever keeps it keeps nothing else. */
+export function unpackResponse(packed: Buffer): StoredResponse {
+  const bodyFrom = 6 + packed.readUInt32BE(2);
+  const head = packed.toString("utf8", 6, bodyFrom);
+  return decodeResponse({
+    status: packed.readUInt16BE(0),
+    head,
+    body: Uint8Array.prototype.slice.call(packed, bodyFrom),
+  });
+}
+
+/** Length of the head, head, body. */
+export function packRequest(request: StoredRequest): Buffer {
+  const { head, body } = encodeRequest(request);
+  const packed = Buffer.allocUnsafe(4 + head.length * bytesPerCharacterMax + body.byteLength);
+  const bodyFrom = packWithLength(packed, head, 0);
+  packed.set(body, bodyFrom);
+  return packed.subarray(0, bodyFrom + body.byteLength);
+}
+
+export function unpackRequest(packed: Buffer): StoredRequest {
+  const bodyFrom = 4 + packed.readUInt32BE(0);
+  const head = packed.toString("utf8", 4, bodyFrom);
+  return decodeRequest({ head, body: Uint8Array.prototype.slice.call(packed, bodyFrom) });
+}
+
+/** Of UTF-8, for each unit of UTF-16. */
+export const bytesPerCharacterMax = 3;
+
+function packWithLength(packed: Buffer, text: string, at: number): number {
+  const bytes = packed.write(text, at + 4);
+  packed.writeUInt32BE(bytes, at);
+  return at + 4 + bytes;
+}

@@ -1,0 +1,158 @@
+-- What a script writes is gathered, and written at its end: what is refused (no memory left, a record that cannot be
+-- read) is refused before anything has happened, and what belongs together travels in one command.
+--
+-- Input:   ARGV[2]  how many bytes of a record's key are its tag; every other key of its slot begins with the same
+--          ARGV[3]  PUBLISH, or SPUBLISH in a cluster
+--          ARGV[4]  about how many entries the audit trail of a bucket has
+--
+-- Keys of a bucket: <tag><name> a record · <tag>q<name> its request · @sweep, @resume, @unknown what workers look
+-- through, by when it is due · @windows, @softs the minutes in which records expire, @w<minute>, @s<minute> which ones
+-- · @audit · the channel !
+--#include clock
+local TAG_BYTES, PUBLISH, AUDIT_MAX = tonumber(ARGV[2]), ARGV[3], ARGV[4]
+
+-- How long a settled record stays past its retention: as `expired`, so that its fence goes on, and for the reaper.
+local GRACE_MS = 3600000
+-- How long a fence of 2 or more is remembered past the retention, and a soft-expired record kept.
+local MEMORY_MS = 30 * 86400000
+local WINDOW_MS = 60000
+
+local sets, expiring, others = {}, {}, {}
+local adds, drops, lists, news, trail = {}, {}, {}, {}, {}
+
+local function gather(groups, key, a, b)
+  local group = groups[key]
+  if group == nil then
+    group = {}
+    groups[key] = group
+  end
+  group[#group + 1] = a
+  if b ~= nil then group[#group + 1] = b end
+end
+
+local function tagOf(key)
+  return string.sub(key, 1, TAG_BYTES)
+end
+
+local function nameOf(key)
+  return string.sub(key, TAG_BYTES + 1)
+end
+
+local function requestKeyOf(key)
+  return tagOf(key) .. 'q' .. nameOf(key)
+end
+
+local function later(...)
+  others[#others + 1] = { ... }
+end
+
+-- When the sweeper has to look at a record, a worker may finish it, or reconciliation may ask; 0: never.
+local function dueTimes(r)
+  local state = r.state
+  if state == IN_PROGRESS then return r.at, 0, 0 end
+  if state == PENDING then return r.expiresAt, r.kept * r.at, 0 end
+  if state == UNKNOWN then return 0, 0, r.escalatedAt == 0 and r.at or 0 end
+  if state == FAILED and r.at ~= 0 then return 0, r.kept * r.at, 0 end
+  if state == FAILED and r.progress ~= '' then return r.expiresAt, 0, 0 end
+  return 0, 0, 0
+end
+
+local function index(suffix, key, before, after)
+  if before == after then return end
+  if after == 0 then gather(drops, tagOf(key) .. suffix, nameOf(key))
+  else gather(adds, tagOf(key) .. suffix, after, nameOf(key)) end
+end
+
+-- Notes in which minute a record expires, for the reaper.
+local function noteExpiry(key, r, isSoft)
+  local window = math.floor(r.expiresAt / WINDOW_MS)
+  local list = tagOf(key) .. (isSoft and '@s' or '@w') .. window
+  local note = lists[list]
+  if note == nil then
+    note = { tag = tagOf(key), window = window, isSoft = isSoft, names = {} }
+    lists[list] = note
+  end
+  note.names[#note.names + 1] = nameOf(key)
+end
+
+-- Writes a record down. The times are what dueTimes said of it before. What is settled goes by itself when nobody can
+-- need it any more; anything else never does.
+local function put(key, r, sweepAt, resumeAt, unknownAt, isSoft)
+  local sweepNext, resumeNext, unknownNext = dueTimes(r)
+  index('@sweep', key, sweepAt, sweepNext)
+  index('@resume', key, resumeAt, resumeNext)
+  index('@unknown', key, unknownAt, unknownNext)
+  if isSettled(r) then
+    local goesAt = r.expiresAt + (r.fence > 1 and MEMORY_MS or GRACE_MS)
+    if isSoft then goesAt = math.max(r.expiresAt, now) + MEMORY_MS end
+    expiring[#expiring + 1] = { key, encode(r), goesAt }
+    if r.kept == 1 then later('PEXPIREAT', requestKeyOf(key), goesAt) end
+    if r.state ~= GONE then noteExpiry(key, r, isSoft) end
+  else
+    sets[#sets + 1] = key
+    sets[#sets + 1] = encode(r)
+    if r.kept == 1 then later('PERSIST', requestKeyOf(key)) end
+  end
+end
+
+-- Tells those who wait for a record, if there are any.
+local function wake(key, r)
+  if r.watched == 1 then gather(news, tagOf(key), 'w' .. redis.sha1hex(nameOf(key))) end
+end
+
+-- A request is gone when its outcome is known, or when another one has come in its place.
+local function dropRequest(key, r)
+  if r.kept == 1 then later('DEL', requestKeyOf(key)) end
+  r.kept = 0
+end
+
+local function audit(key, r, from, by, reason)
+  trail[#trail + 1] = { tagOf(key) .. '@audit', nameOf(key), r.fence, from .. '>' .. STATE_NAMES[r.state], by, reason }
+end
+
+local function listGoesAt(window, isSoft)
+  return math.max((window + 1) * WINDOW_MS, now) + (isSoft and MEMORY_MS or GRACE_MS)
+end
+
+local function writeLists()
+  for list, note in pairs(lists) do
+    if redis.call('RPUSH', list, unpack(note.names)) == #note.names then
+      -- A new minute. Its list goes by itself after its records, and so do minutes that nobody has reaped.
+      local minutes = note.tag .. (note.isSoft and '@softs' or '@windows')
+      redis.call('PEXPIREAT', list, listGoesAt(note.window, note.isSoft))
+      redis.call('ZREMRANGEBYSCORE', minutes, '-inf', now - (note.isSoft and MEMORY_MS or GRACE_MS) - WINDOW_MS)
+      redis.call('ZADD', minutes, note.window * WINDOW_MS, note.window)
+    end
+  end
+end
+
+-- Entries are numbered by the microsecond, so that those of several buckets can be put in order. Where a clock has gone
+-- back, they follow the latest.
+local function writeTrail()
+  local micro = string.format('%.0f', ARGV[1] == '' and seconds * 1000000 + micros or now * 1000)
+  for nth, entry in ipairs(trail) do
+    local stream, name, fence, change, by, reason = unpack(entry)
+    local fields = { 'n', name, 'f', fence, 'c', change, 'b', by, 'r', reason, 't', now }
+    local written = redis.pcall('XADD', stream, 'MAXLEN', '~', AUDIT_MAX, micro .. '-' .. nth, unpack(fields))
+    if type(written) == 'table' and written.err then
+      local latest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1][1]
+      local time, sequence = string.match(latest, '^(%d+)-(%d+)$')
+      local following = time .. '-' .. string.format('%.0f', sequence + 1)
+      redis.call('XADD', stream, 'MAXLEN', '~', AUDIT_MAX, following, unpack(fields))
+    end
+  end
+end
+
+-- Commands that may be refused for want of memory come first.
+local function flush()
+  if #sets > 0 then redis.call('MSET', unpack(sets)) end
+  for _, entry in ipairs(expiring) do redis.call('SET', entry[1], entry[2], 'PXAT', entry[3]) end
+  for _, command in ipairs(others) do redis.call(unpack(command)) end
+  for key, members in pairs(adds) do redis.call('ZADD', key, unpack(members)) end
+  for key, members in pairs(drops) do redis.call('ZREM', key, unpack(members)) end
+  writeLists()
+  if #trail > 0 then writeTrail() end
+  for tag, messages in pairs(news) do
+    for _, message in ipairs(messages) do redis.call(PUBLISH, tag .. '!', message) end
+  end
+end
