@@ -63,11 +63,13 @@ function layered() {
     },
   }) as Truth<unknown>;
   const entries = new Map<string, Buffer>();
+  let meanwhile: (() => Promise<unknown>) | undefined;
   const link: FrontLink = {
     keyPrefix: "",
     close: async () => {},
     async send(name, [command, , value]) {
       if (command === "SET") entries.set(name, Buffer.from(value ?? ""));
+      await meanwhile?.();
       return command === "GET" ? (entries.get(name) ?? null) : "OK";
     },
   };
@@ -85,6 +87,13 @@ function layered() {
     },
     tellNobody() {
       isTold = false;
+    },
+    /** Happens while the front is asked. */
+    meanwhile(act: () => Promise<unknown>) {
+      meanwhile = () => {
+        meanwhile = undefined;
+        return act();
+      };
     },
     async asked(act: () => Promise<unknown>) {
       const before = asked;
@@ -140,6 +149,15 @@ it("whoever busts a key knows it at once, even if the news never comes", async (
   expect(await store.reserve(again(first))).toMatchObject({ kind: "execute" });
   await untilKnown();
   expect(await asked(() => store.reserve(again(first)))).toBe(1);
+});
+
+it("a bust that is heard while the front is asked counts", async () => {
+  const { store, meanwhile } = layered();
+  await untilKnown();
+  const first = request();
+  await store.settle(await leaseOf(store, first), complete);
+  meanwhile(() => store.bust(first, { by: "ada", reason: "wrong" }));
+  expect(await store.reserve(again(first))).toMatchObject({ kind: "execute" });
 });
 
 it("an outcome that is told again later is not what the front keeps", async () => {

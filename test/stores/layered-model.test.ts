@@ -224,7 +224,12 @@ async function simulate(seed: number): Promise<Run> {
   async function execute({ store }: Process, lease: Lease, fingerprint: string): Promise<void> {
     const isLong = random() < 0.3;
     await sleep(isLong ? 600 + random() * 2_000 : random() * 30);
-    if (random() < 0.3) await store.renew([lease], random() < 0.2 ? 100 : 4_000);
+    if (random() < 0.4) await store.renew([lease], 4_000);
+    else if (isLong && random() < 0.5) {
+      await store.renew([lease], 30);
+      await sleep(30);
+      await askEverybody(lease, fingerprint);
+    }
     const roll = random();
     const retentionMs = 50 + Math.floor(random() * 1_500);
     if (roll < 0.2) await store.settle(lease, { kind: "release", reason: "not done", retentionMs });
