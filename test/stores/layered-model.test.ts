@@ -22,7 +22,8 @@ const ids: readonly RecordId[] = ["acme", "rival"].flatMap((scope) => [
   { scope, key: "two" },
 ]);
 const spanMs = 8_000;
-const operations = 500;
+const callers = 10;
+const histories = 25;
 /** Of each clock, and so half of what two of them may differ by. */
 const driftMax = 0.0005;
 
@@ -214,9 +215,21 @@ async function simulate(seed: number): Promise<Run> {
   type Process = (typeof all)[number];
   const any = <T>(items: readonly T[]): T => items[Math.floor(random() * items.length)] as T;
 
-  async function execute({ store }: Process, lease: Lease): Promise<void> {
-    await sleep(random() < 0.3 ? 600 + random() * 2_000 : random() * 30);
-    if (random() < 0.3) await store.renew([lease], random() < 0.2 ? 100 : 4_000);
+  /** What is not true any more would be said now. Whoever may execute crashes, for the sake of simplicity. */
+  async function askEverybody(id: RecordId, fingerprint: string): Promise<void> {
+    const wanted = request({ scope: id.scope, key: id.key, fingerprint, leaseMs: 300, onCrash: "retry" });
+    await Promise.all(all.map(({ reserve }) => reserve(again(wanted))));
+  }
+
+  async function execute({ store }: Process, lease: Lease, fingerprint: string): Promise<void> {
+    const isLong = random() < 0.3;
+    await sleep(isLong ? 600 + random() * 2_000 : random() * 30);
+    if (random() < 0.4) await store.renew([lease], 4_000);
+    else if (isLong && random() < 0.5) {
+      await store.renew([lease], 30);
+      await sleep(30);
+      await askEverybody(lease, fingerprint);
+    }
     const roll = random();
     const retentionMs = 50 + Math.floor(random() * 1_500);
     if (roll < 0.2) await store.settle(lease, { kind: "release", reason: "not done", retentionMs });
@@ -230,6 +243,7 @@ async function simulate(seed: number): Promise<Run> {
       } as const;
       await store.settle(lease, { kind: "complete", response, retentionMs });
     }
+    if (isLong) await askEverybody(lease, fingerprint);
   }
 
   async function act(process: Process): Promise<void> {
@@ -238,8 +252,10 @@ async function simulate(seed: number): Promise<Run> {
     if (roll < 0.04) {
       const answer = await process.store.bust(id, { by: "ada", reason: "wrong" });
       if (answer.kind === "busted") counts.bust = (counts.bust ?? 0) + 1;
-    } else if (roll < 0.05) {
+    } else if (roll < 0.06) {
       process.hear(false);
+      await any(all).store.bust(id, { by: "ada", reason: "wrong" });
+      await askEverybody(id, "v1:usual");
       await sleep(random() * 200);
       process.hear(true);
     } else {
@@ -247,13 +263,15 @@ async function simulate(seed: number): Promise<Run> {
       const leaseMs = random() < 0.2 ? 300 + random() * 500 : 4_000;
       const wanted = again(request({ ...id, fingerprint, leaseMs: Math.floor(leaseMs), onCrash: "retry" }));
       const lease = await process.reserve(wanted);
-      if (lease !== undefined) await execute(process, lease);
+      if (lease !== undefined) await execute(process, lease, fingerprint);
     }
   }
 
-  const running = Array.from({ length: operations }, async () => {
-    await sleep(random() * spanMs);
-    await act(any(all));
+  const running = Array.from({ length: callers }, async () => {
+    while (clock.now() < spanMs) {
+      await sleep(random() * 60);
+      await act(any(all));
+    }
   });
   await clock.drain(spanMs + 10_000);
   await Promise.all(running);
@@ -277,13 +295,13 @@ function passThrough(store: Store): Store {
   return { name: store.name, capabilities: store.capabilities, ...bound } as unknown as Store;
 }
 
-it("a front that lies about everything changes no answer, in a hundred histories", {
+it("a front that lies about everything changes no answer", {
   timeout: 60_000,
 }, async () => {
   const violations: string[] = [];
   const totals: Record<string, number> = {};
   const firstSeed = Number(process.env.LATCHKEY_TEST_SEED ?? 1);
-  for (let seed = firstSeed; seed < firstSeed + 100; seed += 1) {
+  for (let seed = firstSeed; seed < firstSeed + histories; seed += 1) {
     const run = await simulate(seed);
     violations.push(...run.violations);
     for (const [kind, count] of Object.entries(run.counts)) totals[kind] = (totals[kind] ?? 0) + count;
@@ -293,8 +311,8 @@ it("a front that lies about everything changes no answer, in a hundred histories
   );
   expect(violations.slice(0, 5)).toEqual([]);
   expect(totals.replay).toBeGreaterThan(1_000);
-  expect(totals.inFlight).toBeGreaterThan(200);
-  expect(totals.bust).toBeGreaterThan(200);
+  expect(totals.inFlight).toBeGreaterThan(1_000);
+  expect(totals.bust).toBeGreaterThan(100);
 });
 
 it("one seed is one history", async () => {

@@ -2,6 +2,7 @@ import { createHmac, hash, timingSafeEqual } from "node:crypto";
 import { bufferOf } from "../../core/bytes.ts";
 import type { RecordId } from "../../core/record.ts";
 import { decodeResponse, encodeResponse, type StoredResponse } from "../../core/response.ts";
+import type { Reservation } from "../../core/store.ts";
 
 /** What the front may say of a request. All times are the truth's. */
 export type Entry =
@@ -71,6 +72,23 @@ export function decodeEntry(place: Place, bytes: Buffer): Entry | undefined {
       return head;
     default:
       return head satisfies never;
+  }
+}
+
+/** What an entry comes to, if the truth's clock says no more than `latest`; undefined if that may be nothing any more. */
+export function saidBy(entry: Entry, latest: number): Reservation | undefined {
+  switch (entry.kind) {
+    case "answer": {
+      const { response, expiresAt } = entry;
+      if (expiresAt <= latest) return undefined;
+      return { kind: "replay", response, expiresAt, remainingMs: expiresAt - latest };
+    }
+    case "pledge":
+      // One from the future was written before the truth's clock was set back.
+      if (latest < entry.from || entry.until <= latest) return undefined;
+      return { kind: "inFlight", retryAfterMs: Math.ceil(entry.leaseEndsAt - latest) };
+    default:
+      return entry satisfies never;
   }
 }
 

@@ -10,6 +10,7 @@ export interface Execution extends RecordId {
   readonly startedAt: number;
   /** On the truth's clock, no later than it really does. Undefined while that is not known. */
   leaseEndsAt: number | undefined;
+  isRenewing: boolean;
   /** When it is given up for lost: nobody has renewed it for long. */
   forgetAt: number;
   /** How often its outcome was told. Only the first time it is known to be what the truth has kept. */
@@ -45,6 +46,7 @@ export class Executions {
       fingerprint,
       startedAt: now,
       leaseEndsAt,
+      isRenewing: false,
       forgetAt: now + leaseMs + lostMs,
       outcomes: 0,
       endings: 0,
@@ -58,16 +60,25 @@ export class Executions {
     return execution?.scope === lease.scope && execution.key === lease.key ? execution : undefined;
   }
 
+  /** Until the answer is there its lease may be the old one or the new one. */
+  renewing(execution: Execution): void {
+    // What was not confirmed may still come to count, after anything that is asked for later.
+    if (execution.isRenewing) execution.endings += 1;
+    execution.isRenewing = true;
+    execution.leaseEndsAt = undefined;
+  }
+
   renewed(
     execution: Execution,
     lease: { readonly now: number; readonly leaseMs: number; readonly leaseEndsAt: number | undefined },
   ): void {
+    execution.isRenewing = false;
     execution.leaseEndsAt = lease.leaseEndsAt;
     execution.forgetAt = lease.now + lease.leaseMs + lostMs;
   }
 
-  forget(lease: Lease): void {
-    this.#byLease.delete(nameOf(lease));
+  forget({ name }: Execution): void {
+    this.#byLease.delete(name);
   }
 
   all(): Execution[] {

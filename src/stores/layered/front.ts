@@ -32,17 +32,22 @@ export class Front {
   get(name: string): Promise<Buffer | undefined> {
     if (!this.#isOpen()) return Promise.resolve(undefined);
     return new Promise((resolve) => {
+      let isTooLate = false;
       const timer = setTimeout(() => {
+        isTooLate = true;
         this.#failed();
         resolve(undefined);
       }, this.#timeoutMs);
       this.#send(name, "GET").then(
         (reply) => {
+          // One that always answers too late is no better than one that does not.
+          if (isTooLate) return;
           clearTimeout(timer);
           this.#failures = 0;
           resolve(Buffer.isBuffer(reply) ? reply : undefined);
         },
         () => {
+          if (isTooLate) return;
           clearTimeout(timer);
           this.#failed();
           resolve(undefined);

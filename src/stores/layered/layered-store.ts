@@ -29,7 +29,7 @@ import type {
   TransactAnswer,
   Unwatch,
 } from "../../core/store.ts";
-import { decodeEntry, encodeEntry, type Place, placeOf, wantedName } from "./entry.ts";
+import { decodeEntry, encodeEntry, type Place, placeOf, saidBy, wantedName } from "./entry.ts";
 import { type Execution, Executions } from "./executions.ts";
 import { Front, type FrontLink } from "./front.ts";
 import { Pledges, pledgeKept, pledgeMsMax, wantedMs } from "./pledges.ts";
@@ -98,7 +98,7 @@ export class LayeredStore<Tx> implements Store<Tx> {
     await this.#endOf(execution);
     const known = this.#standing.current();
     const answer = await this.#truth.settle(lease, settlement);
-    this.#executions.forget(lease);
+    this.#executions.forget(execution);
     if (settlement.kind === "complete" && answer.kind === "settled") {
       this.#keepOutcome(known, execution, settlement, answer.expiresAt);
     }
@@ -109,18 +109,17 @@ export class LayeredStore<Tx> implements Store<Tx> {
     const executions = leases.map((lease) => this.#executions.find(lease));
     for (const execution of executions) {
       if (execution === undefined) continue;
-      // Until the answer is there it may be the old one or the new one.
-      execution.leaseEndsAt = undefined;
-      if (leaseMs <= pledgeMsMax) await pledgeKept(execution, this.#clocks);
+      this.#executions.renewing(execution);
+      // The lease would end before what was pledged does.
+      if (leaseMs < pledgeMsMax) await pledgeKept(execution, this.#clocks);
     }
     const now = this.#clocks.steady();
     const leaseEndsAt = this.#leaseEnd(leaseMs);
     const answers = await this.#truth.renew(leases, leaseMs);
-    for (const [index, lease] of leases.entries()) {
-      const execution = executions[index];
+    for (const [index, execution] of executions.entries()) {
       if (execution === undefined) continue;
       if (answers[index] === "held") this.#executions.renewed(execution, { now, leaseMs, leaseEndsAt });
-      else this.#executions.forget(lease);
+      else this.#executions.forget(execution);
     }
     return answers;
   }
@@ -185,20 +184,7 @@ export class LayeredStore<Tx> implements Store<Tx> {
     // A bust may have been heard while the front was asked.
     const known = this.#standing.current();
     if (entry === undefined || known?.generation !== place.generation) return undefined;
-    const now = known.clock.latest();
-    switch (entry.kind) {
-      case "answer": {
-        const { response, expiresAt } = entry;
-        if (expiresAt <= now) return undefined;
-        return { kind: "replay", response, expiresAt, remainingMs: expiresAt - now };
-      }
-      case "pledge":
-        // One from the future was written before the truth's clock was set back.
-        if (now < entry.from || entry.until <= now) return undefined;
-        return { kind: "inFlight", retryAfterMs: Math.ceil(entry.leaseEndsAt - now) };
-      default:
-        return entry satisfies never;
-    }
+    return saidBy(entry, known.clock.latest());
   }
 
   /** `place` is where the answer belongs, of a generation that was known before the truth is asked. */
@@ -255,12 +241,12 @@ export class LayeredStore<Tx> implements Store<Tx> {
         execution.endings -= 1;
       });
       if (answer.kind === "lost") {
-        this.#executions.forget(lease);
+        this.#executions.forget(execution);
         return answer;
       }
       const { expiresAt } = answer;
       if (completion !== undefined) {
-        this.#executions.forget(lease);
+        this.#executions.forget(execution);
         this.#keepOutcome(known, execution, completion, expiresAt);
       }
       return { kind: "committed", result: answer.result.result, expiresAt };
@@ -279,7 +265,7 @@ export class LayeredStore<Tx> implements Store<Tx> {
   #leaseEnd(leaseMs: number): number | undefined {
     if (this.#pledges === undefined) return undefined;
     const earliest = this.#standing.current()?.clock.earliest();
-    return earliest === undefined ? undefined : earliest + leaseMs;
+    return earliest === undefined ? undefined : earliest + Math.min(leaseMs, leaseMsMax);
   }
 
   /** An outcome that was told twice may have been kept by the truth the first time, and have been another. */
@@ -302,6 +288,9 @@ export class LayeredStore<Tx> implements Store<Tx> {
     this.#front.put(place.name, encodeEntry(place, { kind: "answer", response, expiresAt }), remainingMs);
   }
 }
+
+/** What is told of a lease is JSON, which knows nothing endless. */
+const leaseMsMax = 24 * 60 * 60 * 1000;
 
 /** That it is there says everything. */
 const wanted = Buffer.from("1");

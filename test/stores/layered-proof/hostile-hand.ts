@@ -30,10 +30,15 @@ export async function hostileHand(options: {
   });
   redis.on("error", () => {});
   const remembered: Remembered[] = [];
+  const seen = new Set<string>();
   const deeds: Deeds = {};
 
   const any = <T>(items: readonly T[]): T | undefined => items[Math.floor(random() * items.length)];
-  const names = () => redis.keys("*");
+  /** Those that came last are the ones that somebody is going to ask for. */
+  const names = async () => {
+    for (const name of await redis.keys("*")) seen.add(name);
+    return [...seen].slice(-24);
+  };
   const value = async (name: string) => (await redis.getBuffer(name)) ?? Buffer.alloc(0);
 
   const write = (entries: readonly Remembered[]) =>
@@ -50,10 +55,9 @@ export async function hostileHand(options: {
       40,
       async () => {
         const all = await names();
-        remembered.push(
-          ...(await Promise.all(all.map(async (name) => ({ name, value: await value(name) })))),
-        );
-        remembered.splice(0, remembered.length - 400);
+        const entries = await Promise.all(all.map(async (name) => ({ name, value: await value(name) })));
+        remembered.push(...entries.filter((entry) => entry.value.length > 0));
+        remembered.splice(0, remembered.length - 150);
       },
     ],
     "bring back": [
@@ -129,7 +133,7 @@ export async function hostileHand(options: {
         await server.restart();
       },
     ],
-    deafen: [0.6, deafen],
+    deafen: [2, deafen],
   };
   const all = Object.values(acts).reduce((sum, [weight]) => sum + weight, 0);
 
