@@ -35,10 +35,10 @@ export async function migrateDistributed(query: Query): Promise<{ applied: strin
 }
 
 const createMemory = `
-CREATE TABLE IF NOT EXISTS latchkey_dist_migrations (id integer PRIMARY KEY, name text NOT NULL)`;
+CREATE TABLE IF NOT EXISTS latchkey_dist_migrations (id int4 PRIMARY KEY, name text NOT NULL)`;
 
 const remember =
-  "INSERT INTO latchkey_dist_migrations (id, name) VALUES ($1::int, $2) ON CONFLICT DO NOTHING";
+  "INSERT INTO latchkey_dist_migrations (id, name) VALUES ($1::int4, $2) ON CONFLICT DO NOTHING";
 
 const lanes = Array.from({ length: laneCount }, (_, lane) => `(${lane})`).join(", ");
 const fillLanes = `INSERT INTO latchkey_dist_lanes (lane) VALUES ${lanes} ON CONFLICT DO NOTHING`;

@@ -24,7 +24,7 @@ export const outbox = {
   enqueue(count: number): string {
     const rows = Array.from({ length: count }, (_, index) => {
       const $ = (place: number) => `$${index * messageParameters + place}`;
-      return `(${tick} || ${$(1)}::text, 'waiting', ${$(2)}::int, ${$(3)}, ${$(4)}, ${$(5)}, ${$(6)}, ${$(7)}, 0,
+      return `(${tick} || ${$(1)}::text, 'waiting', ${$(2)}::int4, ${$(3)}, ${$(4)}, ${$(5)}, ${$(6)}, ${$(7)}, 0,
   ${clock} + ${$(8)}::float8, ${clock})`;
     });
     return `
@@ -54,7 +54,7 @@ UPDATE latchkey_dist_lanes SET owner = NULL, claimed_until = ${now} WHERE owner 
   due: (count: number) => `
 SELECT ${message} FROM latchkey_dist_outbox AS m
 WHERE m.state = 'waiting' AND m.lane IN (${list(2, count)}) AND m.due_at <= ${now} AND ${isFirst}
-ORDER BY m.id LIMIT $1::int`,
+ORDER BY m.id LIMIT $1::int4`,
 
   /** What was delivered and has no reference to keep. First the ids, then the lanes */
   remove: (ids: number, lanes: number) => `
@@ -69,13 +69,13 @@ WHERE id IN (${list(1, ids)}) AND state = 'waiting' AND lane IN (${list(ids + 1,
 UPDATE latchkey_dist_outbox SET state = $2::text,
   delivered_at = CASE $2::text WHEN 'delivered' THEN ${now} END,
   died_at = CASE $2::text WHEN 'dead' THEN ${now} END,
-  due_at = coalesce(${now} + $3::float8, due_at), reference = $4, error = $5, attempts = attempts + $6::int
+  due_at = coalesce(${now} + $3::float8, due_at), reference = $4, error = $5, attempts = attempts + $6::int4
 WHERE id = $1 AND state = 'waiting' AND lane IN (${list(7, lanes)})`,
 
   counts: `
-SELECT count(*)::int AS waiting, ${now} AS now FROM latchkey_dist_outbox WHERE state = 'waiting'`,
+SELECT count(*)::int4 AS waiting, ${now} AS now FROM latchkey_dist_outbox WHERE state = 'waiting'`,
 
-  deadCount: "SELECT count(*)::int AS dead FROM latchkey_dist_outbox WHERE state = 'dead'",
+  deadCount: "SELECT count(*)::int4 AS dead FROM latchkey_dist_outbox WHERE state = 'dead'",
 
   /** What waits behind a message that is not due is not due either. */
   oldest: `
@@ -85,7 +85,7 @@ WHERE m.state = 'waiting' AND m.due_at <= ${now} AND ${isFirst}`,
   /** The oldest first. $1 limit, $2 after which id */
   deadLetters: `
 SELECT ${message}, error, died_at AS died FROM latchkey_dist_outbox
-WHERE state = 'dead' AND id > $2 ORDER BY id LIMIT $1::int`,
+WHERE state = 'dead' AND id > $2 ORDER BY id LIMIT $1::int4`,
 
   requeue: (count: number) => `
 UPDATE latchkey_dist_outbox SET state = 'waiting', died_at = NULL, error = NULL, attempts = 0, due_at = ${now}
@@ -95,7 +95,7 @@ RETURNING id`,
   /** $1 limit, $2 retention */
   delivered: `
 SELECT id FROM latchkey_dist_outbox WHERE state = 'delivered' AND delivered_at <= ${now} - $2::float8
-ORDER BY id LIMIT $1::int`,
+ORDER BY id LIMIT $1::int4`,
 
   prune: (count: number) => `
 DELETE FROM latchkey_dist_outbox WHERE id IN (${list(1, count)}) AND state = 'delivered' RETURNING id`,

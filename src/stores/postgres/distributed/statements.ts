@@ -64,7 +64,7 @@ export const records = {
   insert: `
 INSERT INTO latchkey_dist_records (scope, key, revision, state, fingerprint, fence, on_crash, created_at, expires_at,
   owner, lease_until, route, request_head, request_body, resume_after, claims, reconcile_ms)
-VALUES ($1, $2, $3, $4, $5, $6::int, $7, ${now}, ${now} + $8::float8,
+VALUES ($1, $2, $3, $4, $5, $6::int4, $7, ${now}, ${now} + $8::float8,
   $9, ${now} + $10::float8, $11, $12, $13, ${now} + $14::float8, 0, $15::float8)
 ON CONFLICT DO NOTHING
 RETURNING created_at AS created`,
@@ -80,7 +80,7 @@ RETURNING fence`,
 
   /** $1 scope, $2 key, $3 fence, $4 owner, $5 revision, $6 status, $7 head, $8 body, $9 retention */
   complete: `
-UPDATE latchkey_dist_records SET revision = $5, state = 'completed', response_status = $6::int, response_head = $7,
+UPDATE latchkey_dist_records SET revision = $5, state = 'completed', response_status = $6::int4, response_head = $7,
   response_body = $8, completed_at = ${now}, expires_at = ${now} + $9::float8, lease_until = NULL, request_head = NULL,
   request_body = NULL
 WHERE ${held}
@@ -106,7 +106,7 @@ RETURNING expires_at AS expires`,
 
   /** As `complete`, in the same transaction. */
   respond: `
-UPDATE latchkey_dist_records SET revision = $5, state = 'completed', response_status = $6::int, response_head = $7,
+UPDATE latchkey_dist_records SET revision = $5, state = 'completed', response_status = $6::int4, response_head = $7,
   response_body = $8, completed_at = $10::float8, expires_at = $10::float8 + $9::float8, lease_until = NULL,
   request_head = NULL, request_body = NULL
 WHERE ${held}
@@ -121,37 +121,37 @@ export const scans = {
   /** Executions whose lease has run out. */
   dead: `
 SELECT ${entry} FROM latchkey_dist_records
-WHERE lease_until <= ${now} AND state = 'in_progress' ORDER BY lease_until LIMIT $1::int`,
+WHERE lease_until <= ${now} AND state = 'in_progress' ORDER BY lease_until LIMIT $1::int4`,
 
   /** Accepted requests that nobody executed in time, and what is half done and nobody goes on with. */
   late: `
 SELECT ${entry} FROM latchkey_dist_records
 WHERE state IN ('pending', 'failed_retryable') AND expires_at <= ${now}
   AND (state = 'pending' OR (progress IS NOT NULL AND resume_after IS NULL))
-ORDER BY expires_at LIMIT $1::int`,
+ORDER BY expires_at LIMIT $1::int4`,
 
   /** What a worker may execute or finish. */
   resumable: `
 SELECT ${entry} FROM latchkey_dist_records
 WHERE resume_after <= ${now} AND request_head IS NOT NULL AND (state <> 'pending' OR expires_at > ${now})
-ORDER BY resume_after LIMIT $1::int`,
+ORDER BY resume_after LIMIT $1::int4`,
 
   /** Unknown outcomes that may be asked about. */
   unknown: `
 SELECT ${entry} FROM latchkey_dist_records
 WHERE reconcile_after <= ${now} AND state = 'unknown' AND escalated_at IS NULL
-ORDER BY reconcile_after LIMIT $1::int`,
+ORDER BY reconcile_after LIMIT $1::int4`,
 
   /** Settled records past their retention. */
   over: `
 SELECT ${entry} FROM latchkey_dist_records
 WHERE state IN ('completed', 'failed_retryable') AND expires_at <= ${now} AND ${isSettled}
-ORDER BY expires_at LIMIT $1::int`,
+ORDER BY expires_at LIMIT $1::int4`,
 
   /** What was kept for audit. */
   kept: `
 SELECT ${entry} FROM latchkey_dist_records
-WHERE state = 'expired' AND expires_at <= ${now} ORDER BY expires_at LIMIT $1::int`,
+WHERE state = 'expired' AND expires_at <= ${now} ORDER BY expires_at LIMIT $1::int4`,
 } as const;
 
 /** The time in microseconds as text of one length, for centuries to come. */
@@ -161,7 +161,7 @@ export const audit = {
   /** $1 scope, $2 key, $3 something random, $4 fence, $5 from, $6 to, $7 who, $8 why */
   write: `
 INSERT INTO latchkey_dist_audit (scope, key, id, at, fence, from_state, to_state, actor, reason)
-VALUES ($1, $2, ${tick} || $3::text, ${now}, $4::int, $5, $6, $7, $8)`,
+VALUES ($1, $2, ${tick} || $3::text, ${now}, $4::int4, $5, $6, $7, $8)`,
 
   /** The latest first. $1 limit, then what `asked` names: before which id, scope, key */
   read(asked: readonly AuditCondition[]): string {
@@ -169,7 +169,7 @@ VALUES ($1, $2, ${tick} || $3::text, ${now}, $4::int, $5, $6, $7, $8)`,
     return `
 SELECT id, at, scope, key, fence, from_state AS origin, to_state AS target, actor, reason
 FROM latchkey_dist_audit ${conditions.length > 0 ? `WHERE ${conditions.join(" AND ")}` : ""}
-ORDER BY id DESC LIMIT $1::int`;
+ORDER BY id DESC LIMIT $1::int4`;
   },
 } as const;
 

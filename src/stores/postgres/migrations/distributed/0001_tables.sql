@@ -2,6 +2,8 @@
 -- be carried out again: some engines allow one such statement per transaction. No function, trigger, sequence, partial
 -- index, collation or storage setting, because one engine or another has none.
 --
+-- int4, because an integer has eight bytes in CockroachDB, and drivers hand those out as text.
+--
 -- Times are milliseconds since 1970 as numbers: what is done with them in a statement is arithmetic, which every engine
 -- lets pass beside a column.
 
@@ -12,7 +14,7 @@ CREATE TABLE IF NOT EXISTS latchkey_dist_records (
   revision        text NOT NULL,
   state           text NOT NULL,
   fingerprint     text NOT NULL,
-  fence           integer NOT NULL,
+  fence           int4 NOT NULL,
   on_crash        text NOT NULL,
   created_at      double precision NOT NULL,
   expires_at      double precision NOT NULL,
@@ -23,13 +25,13 @@ CREATE TABLE IF NOT EXISTS latchkey_dist_records (
   request_head    text,
   request_body    bytea,
   resume_after    double precision,
-  claims          integer NOT NULL,
+  claims          int4 NOT NULL,
   reconcile_ms    double precision NOT NULL,
   reconcile_after double precision,
   escalated_at    double precision,
   reason          text,
   completed_at    double precision,
-  response_status integer,
+  response_status int4,
   response_head   text,
   response_body   bytea,
   PRIMARY KEY (scope, key)
@@ -53,7 +55,7 @@ CREATE TABLE IF NOT EXISTS latchkey_dist_audit (
   -- The time in microseconds, and something random: there is no sequence that would not be a bottleneck.
   id         text NOT NULL,
   at         double precision NOT NULL,
-  fence      integer NOT NULL,
+  fence      int4 NOT NULL,
   from_state text NOT NULL,
   to_state   text NOT NULL,
   actor      text NOT NULL,
@@ -67,13 +69,13 @@ CREATE TABLE IF NOT EXISTS latchkey_dist_outbox (
   -- The time in microseconds, the place among those of one phase, and something random.
   id             text PRIMARY KEY,
   state          text NOT NULL,
-  lane           integer NOT NULL,
+  lane           int4 NOT NULL,
   topic          text NOT NULL,
   partition_key  text,
   payload        text NOT NULL,
   message_key    text NOT NULL,
   correlation_id text NOT NULL,
-  attempts       integer NOT NULL,
+  attempts       int4 NOT NULL,
   due_at         double precision NOT NULL,
   created_at     double precision NOT NULL,
   delivered_at   double precision,
@@ -87,7 +89,7 @@ CREATE INDEX IF NOT EXISTS latchkey_dist_outbox_due ON latchkey_dist_outbox (sta
 CREATE INDEX IF NOT EXISTS latchkey_dist_outbox_partition ON latchkey_dist_outbox (state, lane, partition_key, id);
 
 CREATE TABLE IF NOT EXISTS latchkey_dist_lanes (
-  lane          integer PRIMARY KEY,
+  lane          int4 PRIMARY KEY,
   owner         text,
   claimed_until double precision
 );
