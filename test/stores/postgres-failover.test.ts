@@ -6,12 +6,16 @@ import type { PhaseCommit, Store } from "../../src/core/store.ts";
 import { pgDatabase } from "../../src/stores/postgres/pg.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres-store.ts";
 import { migrate, type PostgresClient, postgresStore } from "../../src/stores/postgres/store.ts";
+import { startPgBouncer } from "../support/pgbouncer.ts";
 import { type PostgresPair, startPostgresPair } from "../support/postgres-standby.ts";
+import type { ServerProcess } from "../support/server-process.ts";
 import { startTcpProxy, type Target, type TcpProxy } from "../support/tcp-proxy.ts";
 import { again, complete, eventually, leaseOf, request, send } from "./postgres-support.ts";
 
 let pair: PostgresPair;
 let proxy: TcpProxy;
+/** Keeps connections of its own to whatever the proxy led to. */
+let bouncer: ServerProcess;
 /** Of what the application takes for the primary. */
 let url: string;
 const cleanUp: (() => unknown)[] = [];
@@ -25,6 +29,7 @@ beforeAll(async () => {
   await pool.query("CREATE TABLE business (id text PRIMARY KEY)");
   await pool.end();
   await eventually(isMigrated);
+  bouncer = await startPgBouncer(url);
 }, 60_000);
 
 /** The standby has everything when it is committed, and shows it a moment later. */
@@ -40,6 +45,7 @@ async function isMigrated(): Promise<boolean> {
 }
 
 afterAll(async () => {
+  await bouncer?.stop();
   await proxy?.close();
   await pair?.remove();
 });
@@ -102,12 +108,15 @@ async function succeeds(promise: Promise<unknown>): Promise<boolean> {
 const drivers: readonly [string, () => PostgresClient][] = [
   ["pg", pgPool],
   ["postgres", postgresSql],
+  ["pg behind PgBouncer", () => pgPool({ connectionString: bouncer.url })],
 ];
 
 describe.each(drivers)("connected to a standby: %s", (_name, client) => {
   it("nothing is executed, and after the way leads to the primary no connection stays behind", async () => {
     const store = postgresStore(client());
     proxy.pointTo(standby());
+    proxy.cut();
+    await eventually(async () => /read-only/.test(String(await store.reserve(request()).catch(String))));
     const refused = await Promise.allSettled(Array.from({ length: 8 }, () => store.reserve(request())));
     for (const outcome of refused) {
       expect(outcome).toMatchObject({ status: "rejected", reason: expect.any(StoreError) });

@@ -210,11 +210,11 @@ it("a commit whose answer is lost is not reported as committed", async () => {
     query: (text: string, values: unknown[]) => pool.query(text, values),
     async connect() {
       const client = await pool.connect();
-      const query = client.query.bind(client) as (text: string, values?: unknown[]) => Promise<never>;
+      const query = client.query.bind(client) as (...asked: unknown[]) => Promise<never>;
       return Object.assign(Object.create(client) as pg.PoolClient, {
-        async query(text: string, values?: unknown[]) {
-          const answer = await query(text, values);
-          if (text !== "COMMIT") return answer;
+        async query(statement: string | pg.QueryConfig, values?: unknown[]) {
+          const answer = await query(statement, values);
+          if (typeof statement === "string" || statement.text !== "COMMIT") return answer;
           const { connection } = client as unknown as { connection: { stream: { destroy(): void } } };
           connection.stream.destroy();
           throw new Error("Connection terminated unexpectedly");

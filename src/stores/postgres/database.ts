@@ -22,6 +22,9 @@ export interface Database<Tx = unknown> {
   readonly push: PushSource;
 }
 
+/** Postgres itself, or an engine of many machines that speaks its protocol and lacks some of what it has. */
+export type Engine = "postgres" | "distributed";
+
 /** Sends one statement. */
 export type Query = <R extends Row = Row>(
   text: string,
@@ -90,9 +93,18 @@ export type TransactionOf<Client> = Client extends {
       ? Tx
       : unknown;
 
-export function databaseOf<Client extends PostgresClient>(client: Client): Database<TransactionOf<Client>> {
-  if (isPgPool(client)) return pgDatabase(client) as Database<TransactionOf<Client>>;
-  if (isPostgresSql(client)) return postgresDatabase(client) as Database<TransactionOf<Client>>;
+export function databaseOf<Client extends PostgresClient>(
+  client: Client,
+  engine: Engine = "postgres",
+): Database<TransactionOf<Client>> {
+  const database = driverOf(client, engine) as Database<TransactionOf<Client>>;
+  // What other engines do when they only read is not known, nor whether they know the setting.
+  return engine === "postgres" ? database : { ...database, leaveReadOnly: () => {} };
+}
+
+function driverOf(client: PostgresClient, engine: Engine): Database {
+  if (isPgPool(client)) return pgDatabase(client) as Database;
+  if (isPostgresSql(client)) return postgresDatabase(client, engine) as Database;
   throw new ConfigError(
     "the Postgres store needs your database client: a Pool of the package pg (not a single Client), or what " +
       "postgres() of the package postgres returns",

@@ -4,6 +4,13 @@ import { StoreError } from "../../core/errors.ts";
 export function storeError(cause: unknown): StoreError {
   if (cause instanceof StoreError) return cause;
   const { code, message } = cause as { code?: unknown; message?: unknown };
+  if (code === undefinedTable && String(message).includes("latchkey_dist_")) {
+    return new StoreError(
+      "the Latchkey tables for distributed engines are not in this database, or not in its search_path: run " +
+        'migrate(pool, { engine: "distributed" }) from latchkey/postgres first',
+      { cause },
+    );
+  }
   if (code === undefinedTable) {
     return new StoreError(
       "the Latchkey tables are not in this database, or not in its search_path: run migrate(pool) from latchkey/postgres first",
@@ -66,7 +73,7 @@ const readOnlyTransaction = "25006";
 const badServerCodes: ReadonlySet<string> = new Set([readOnlyTransaction, "57P01", "57P02", "57P03"]);
 const connectionClass = "08";
 
-function hasCode(error: unknown, matches: (code: string) => boolean): boolean {
+export function hasCode(error: unknown, matches: (code: string) => boolean): boolean {
   let said = error;
   for (let depth = 0; depth < causesMax && typeof said === "object" && said !== null; depth += 1) {
     const { code, cause } = said as { code?: unknown; cause?: unknown };

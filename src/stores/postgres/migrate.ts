@@ -1,6 +1,8 @@
 import { ConfigError } from "../../core/errors.ts";
 import { loadMigrations } from "../migrations.ts";
-import { databaseOf, type PostgresClient, type Query } from "./database.ts";
+import { databaseOf, type Engine, type PostgresClient, type Query } from "./database.ts";
+import { migrateDistributed } from "./distributed/migrate.ts";
+import { checkEngine } from "./options.ts";
 import { createPartitions } from "./partitions.ts";
 import * as partitions from "./statements/partitions.ts";
 
@@ -10,6 +12,8 @@ export interface MigrateOptions {
    * be chosen for an empty database, and `postgresStore` has to be told of it.
    */
   readonly partitioned?: "day" | "hour";
+  /** `distributed` makes the tables for `postgresStore(pool, { engine: "distributed" })`. */
+  readonly engine?: Engine;
 }
 
 /**
@@ -25,7 +29,8 @@ export async function migrate(
   client: PostgresClient,
   options: MigrateOptions = {},
 ): Promise<{ applied: string[] }> {
-  const { partitioned } = checked(options);
+  const { partitioned, engine } = checked(options);
+  if (engine === "distributed") return migrateDistributed(databaseOf(client, engine).query);
   return databaseOf(client).transaction(async (query) => {
     await query(takeTurns);
     const appliedBefore = await appliedMigrations(query);
@@ -103,12 +108,13 @@ async function refuseOtherWidth(query: Query, wanted: Width): Promise<void> {
   );
 }
 
-function checked(options: MigrateOptions): { partitioned: Width | undefined } {
-  const { partitioned } = options;
+function checked(options: MigrateOptions): { partitioned: Width | undefined; engine: Engine } {
+  const { partitioned, engine = "postgres" } = options;
   if (partitioned !== undefined && !Object.hasOwn(partitions.partitionWidths, partitioned)) {
     throw new ConfigError(`partitioned is "${partitioned}" and must be "day" or "hour"`);
   }
-  return { partitioned };
+  checkEngine(engine, { partitioned: partitioned !== undefined });
+  return { partitioned, engine };
 }
 
 /** Tables that a newer version changed may mean something that this one does not know. */

@@ -12,10 +12,10 @@ import { outboxName } from "./statements/phases.ts";
 import { channel } from "./statements/sql.ts";
 
 /** As many as the migration has made. */
-const laneCount = 64;
+export const laneCount = 64;
 
 /** A share of the lanes, so that four relays can always work side by side. */
-const lanesPerClaim = 16;
+export const lanesPerClaim = 16;
 
 /** Under this name relays wait for messages, among those who wait for records. */
 export const outboxId: RecordId = { scope: channel, key: outboxName };
@@ -132,7 +132,7 @@ export function messagesJson(messages: readonly NewMessage[]): string {
 }
 
 /** A partition has one lane for good, whichever process enqueues. The rest is spread evenly. */
-function laneOf(partition: string | null): number {
+export function laneOf(partition: string | null): number {
   if (partition !== null)
     return Number.parseInt(hash("sha256", partition, "hex").slice(0, 8), 16) % laneCount;
   turn = (turn + 1) % laneCount;
@@ -155,7 +155,7 @@ function deliveryRow(delivery: Delivery): object {
   }
 }
 
-interface MessageRow extends Row {
+export interface MessageRow extends Row {
   readonly id: string;
   readonly topic: string;
   readonly partition: string | null;
@@ -166,7 +166,7 @@ interface MessageRow extends Row {
   readonly created: number;
 }
 
-interface DeadRow extends MessageRow {
+export interface DeadRow extends MessageRow {
   readonly error: string;
   readonly died: number;
 }
@@ -177,7 +177,7 @@ interface CountsRow extends Row {
   readonly oldest: number;
 }
 
-function messageOf(row: MessageRow): Message {
+export function messageOf(row: MessageRow): Message {
   const { id, topic, partition, payload, key, attempts } = row;
   return {
     id,

@@ -1,5 +1,5 @@
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
-import { ConfigError, StoreError } from "../../core/errors.ts";
+import { StoreError } from "../../core/errors.ts";
 import type { Outbox } from "../../core/outbox.ts";
 import type { RecordId, UnknownRecord } from "../../core/record.ts";
 import type { StoredResponse } from "../../core/response.ts";
@@ -35,6 +35,7 @@ import { Watchers } from "../watchers.ts";
 import { bust, bustedName, bustGeneration } from "./busting.ts";
 import { type Calls, gatheredCalls, plainCalls } from "./calls.ts";
 import type { Database } from "./database.ts";
+import { checkedOptions, type PostgresStoreOptions } from "./options.ts";
 import { PostgresOutbox } from "./outbox.ts";
 import { PartitionReaper } from "./partitions.ts";
 import { listenerOf, owningSession, type Push } from "./push.ts";
@@ -47,30 +48,6 @@ import * as statements from "./statements/records.ts";
 import { channel, recordName } from "./statements/sql.ts";
 import { transact } from "./transact.ts";
 import { audit, claimResumable, claimUnknown, resolve, sweep } from "./upkeep.ts";
-
-export interface PostgresStoreOptions {
-  /**
-   * How others learn that a process has died: when its leases run out (`lease`), or at once, because one long-lived
-   * connection of each process holds an advisory lock that names it (`advisory`; needs a `pg` pool and a direct
-   * connection, not a transaction pool).
-   */
-  readonly lock?: "lease" | "advisory";
-  /**
-   * Wakes waiting duplicates and relays by LISTEN/NOTIFY, on one long-lived connection; with `advisory` they are woken
-   * anyway. Close the store before the pool: the pool waits for that connection.
-   */
-  readonly listen?: boolean;
-  /**
-   * For tables that were made by `migrate(pool, { partitioned: … })`: expired records are dropped a whole partition at
-   * a time. They cannot be kept, so `expiry: "soft"` is refused.
-   */
-  readonly partitioned?: boolean;
-  /**
-   * Sends what is concurrent in this process as one statement, which is several times as fast under load. True unless
-   * you say otherwise; false sends one statement for each call, and needs none of the functions in the database.
-   */
-  readonly groupCommit?: boolean;
-}
 
 export class PostgresStore<Tx> implements Store<Tx> {
   readonly name = "postgres";
@@ -93,7 +70,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
 
   /** `aloneMax` is for tests, to which a batch of one has to look like any other. */
   constructor(database: Database<Tx>, options: PostgresStoreOptions, { aloneMax } = { aloneMax: 1 }) {
-    const { lock, listen, partitioned, groupCommit } = checked(options);
+    const { lock, listen, partitioned, groupCommit } = checkedOptions(options);
     this.#database = database;
     this.#queries = new Queries(database);
     const reserveStatement = partitioned ? reserveInPartitions : statements.reserve;
@@ -248,15 +225,4 @@ const responseBytesMax = 64 * 1024 * 1024;
 /** Those who wait are found by the name that a notification carries. */
 function watcherId(name: string): RecordId {
   return { scope: channel, key: name };
-}
-
-function checked(options: PostgresStoreOptions): Required<PostgresStoreOptions> {
-  const { lock = "lease", listen = false, partitioned = false, groupCommit = true } = options;
-  if (lock !== "lease" && lock !== "advisory") {
-    throw new ConfigError(`lock is "${lock}" and must be "lease" or "advisory"`);
-  }
-  for (const [name, value] of Object.entries({ listen, partitioned, groupCommit })) {
-    if (typeof value !== "boolean") throw new ConfigError(`${name} is "${value}" and must be true or false`);
-  }
-  return { lock, listen, partitioned, groupCommit };
 }

@@ -1,5 +1,5 @@
 import { arrayLiteral, batchStatement } from "./arrays.ts";
-import type { Database, Parameter, Query, Row } from "./database.ts";
+import type { Database, Engine, Parameter, Query, Row } from "./database.ts";
 import { leavingReadOnly } from "./read-only.ts";
 
 /** The part of `sql` from the package `postgres` that the store needs. */
@@ -26,7 +26,12 @@ export function isPostgresSql(client: unknown): client is PostgresSql {
   return [unsafe, begin, listen].every((method) => typeof method === "function");
 }
 
-export function postgresDatabase(sql: PostgresSql): Database<PostgresTransaction> {
+export function postgresDatabase(
+  sql: PostgresSql,
+  engine: Engine = "postgres",
+): Database<PostgresTransaction> {
+  // Other engines cannot tell what became of a transaction.
+  const asksForCommit = engine === "postgres" && sql.options?.prepare !== false;
   const query = queryOf(sql);
   const leaveReadOnly = leavingReadOnly(query);
   return {
@@ -42,7 +47,7 @@ export function postgresDatabase(sql: PostgresSql): Database<PostgresTransaction
           return parameter.values && arrayLiteral(parameter.values);
         }),
       ),
-    transaction: (work, options) => transaction(sql, work, { ...options, leaveReadOnly }),
+    transaction: (work, options) => transaction(sql, work, { ...options, asksForCommit, leaveReadOnly }),
     leaveReadOnly,
     push: {
       kind: "listener",
@@ -61,19 +66,18 @@ export function postgresDatabase(sql: PostgresSql): Database<PostgresTransaction
 async function transaction<T>(
   sql: PostgresSql,
   work: (query: Query, tx: PostgresTransaction) => Promise<T>,
-  { beginWith, leaveReadOnly }: { readonly beginWith?: string; leaveReadOnly(): void },
+  { beginWith, asksForCommit, leaveReadOnly }: TransactionOptions,
 ): Promise<T> {
   let hasEnded = false;
   const end = () => {
     hasEnded = true;
   };
-  const namesCommit = sql.options?.prepare !== false;
   let id: Promise<string | undefined> | undefined;
   const begun = sql.begin(async (tx) => {
     // Sent with what comes next, not waited for; should it fail, `begin` itself rejects.
     if (beginWith !== undefined) tx.unsafe(beginWith).then(ignore, ignore);
     const query = queryOf(tx);
-    if (namesCommit) id = transactionId(query);
+    if (asksForCommit) id = transactionId(query);
     const guarded: Query = async (text, parameters) => {
       if (hasEnded) throw new Error("the connection ended in the middle of a transaction");
       return query(text, parameters);
@@ -95,6 +99,12 @@ async function transaction<T>(
   })) as T;
   if (id !== undefined) await assertCommitted(queryOf(sql), await id);
   return result;
+}
+
+interface TransactionOptions {
+  readonly beginWith?: string;
+  readonly asksForCommit: boolean;
+  leaveReadOnly(): void;
 }
 
 /** Undefined if it cannot be told, and then the transaction has failed. */

@@ -1,10 +1,12 @@
 import type { Store } from "../../core/store.ts";
 import { databaseOf, type PostgresClient, type TransactionOf } from "./database.ts";
-import { PostgresStore, type PostgresStoreOptions } from "./postgres-store.ts";
+import { DistributedStore } from "./distributed/distributed-store.ts";
+import { checkedOptions, type PostgresStoreOptions } from "./options.ts";
+import { PostgresStore } from "./postgres-store.ts";
 
 export type { PostgresClient, TransactionOf } from "./database.ts";
 export { type MigrateOptions, migrate } from "./migrate.ts";
-export type { PostgresStoreOptions } from "./postgres-store.ts";
+export type { PostgresStoreOptions } from "./options.ts";
 
 /**
  * Records in your own Postgres, 14 or newer, through your own client. Run `migrate` once before.
@@ -23,5 +25,7 @@ export function postgresStore<Client extends PostgresClient>(
   client: Client,
   options: PostgresStoreOptions = {},
 ): Store<TransactionOf<Client>> {
-  return new PostgresStore(databaseOf(client), options);
+  const { engine } = checkedOptions(options);
+  const database = databaseOf(client, engine);
+  return engine === "distributed" ? new DistributedStore(database) : new PostgresStore(database, options);
 }

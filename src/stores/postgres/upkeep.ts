@@ -87,17 +87,12 @@ export async function audit(queries: Queries, query: AuditQuery): Promise<readon
   });
   const asked = [before, scope, key].filter((value) => value !== undefined);
   const rows = await queries.all<AuditRow>(statement, [limit, ...asked]);
-  return rows.map(({ id, at, scope, key, fence, origin, target, actor, reason }) => ({
-    id,
-    at,
-    scope,
-    key,
-    fence,
-    from: origin,
-    to: target,
-    by: actor,
-    reason,
-  }));
+  return rows.map(auditEntryOf);
+}
+
+export function auditEntryOf({ origin, target, actor, ...same }: AuditRow): AuditEntry {
+  const { id, at, scope, key, fence, reason } = same;
+  return { id, at, scope, key, fence, from: origin, to: target, by: actor, reason };
 }
 
 interface SweptRow extends Row {
@@ -117,7 +112,7 @@ interface ResumableRow extends IdentifiedRow {
   readonly requestbody: Uint8Array;
 }
 
-interface AuditRow extends Row {
+export interface AuditRow extends Row {
   readonly id: string;
   readonly at: number;
   readonly scope: string;

@@ -1,0 +1,73 @@
+import { ConfigError } from "../../../core/errors.ts";
+import { loadMigrations } from "../../migrations.ts";
+import type { Query } from "../database.ts";
+import { hasCode } from "../errors.ts";
+import { laneCount } from "../outbox.ts";
+import { retrying } from "./retrying.ts";
+
+/**
+ * Brings the tables to the version of this code, statement by statement: some engines take one change of a table per
+ * transaction. Each may be carried out again, so processes that start at once, or one that was stopped in the middle, do
+ * no harm.
+ */
+export async function migrateDistributed(query: Query): Promise<{ applied: string[] }> {
+  const known = loadMigrations(new URL("../migrations/distributed/", import.meta.url));
+  await define(query, createMemory);
+  const rows = await query<{ id: number }>("SELECT id FROM latchkey_dist_migrations");
+  const before = new Set(rows.map(({ id }) => id));
+  const newest = Math.max(0, ...before);
+  if (newest > known.length) {
+    throw new ConfigError(
+      `the Latchkey tables in this database are at version ${newest}, and this Latchkey knows versions up to ` +
+        `${known.length}: upgrade latchkey in this process`,
+    );
+  }
+  const applied: string[] = [];
+  for (const { id, name, sql } of known) {
+    if (before.has(id)) continue;
+    for (const statement of statementsOf(sql)) await define(query, statement);
+    await query(remember, [id, name]);
+    applied.push(`${String(id).padStart(4, "0")}_${name}`);
+  }
+  // One statement for all: where lanes are there already nothing is written.
+  await query(fillLanes);
+  return { applied };
+}
+
+const createMemory = `
+CREATE TABLE IF NOT EXISTS latchkey_dist_migrations (id int4 PRIMARY KEY, name text NOT NULL)`;
+
+const remember =
+  "INSERT INTO latchkey_dist_migrations (id, name) VALUES ($1::int4, $2) ON CONFLICT DO NOTHING";
+
+const lanes = Array.from({ length: laneCount }, (_, lane) => `(${lane})`).join(", ");
+const fillLanes = `INSERT INTO latchkey_dist_lanes (lane) VALUES ${lanes} ON CONFLICT DO NOTHING`;
+
+/** Comments are for readers of the file, and some hold semicolons. */
+export function statementsOf(sql: string): string[] {
+  return sql
+    .replace(/^\s*--.*$/gm, "")
+    .split(";")
+    .map((statement) => statement.trim())
+    .filter((statement) => statement !== "");
+}
+
+/** Creates something, unless it is there. */
+async function define(query: Query, statement: string): Promise<void> {
+  try {
+    await retrying(() => query(statement));
+  } catch (error) {
+    // Postgres looks whether it is there before it creates it, and two processes may both have looked.
+    if (hasCode(error, (code) => createdMeanwhile.has(code))) return;
+    // Aurora DSQL makes an index beside the traffic, or not at all.
+    if (statement.startsWith("CREATE INDEX ") && hasCode(error, (code) => code === featureNotSupported)) {
+      await query(statement.replace("CREATE INDEX ", "CREATE INDEX ASYNC "));
+      return;
+    }
+    throw error;
+  }
+}
+
+/** A name that is taken: in the catalogue, as a table, as an object, as a type. */
+const createdMeanwhile: ReadonlySet<string> = new Set(["23505", "42P07", "42710"]);
+const featureNotSupported = "0A000";
