@@ -44,13 +44,30 @@ describe("the published package", () => {
     expect(Object.keys(manifest.peerDependenciesMeta)).toEqual(Object.keys(manifest.peerDependencies));
   });
 
-  it.each(Object.keys(manifest.exports).filter((name) => name !== "./package.json"))(
+  it.each(Object.keys(manifest.exports).filter((name) => name !== "./package.json" && name !== "./dynamodb"))(
     "%s can be imported without any driver or framework installed",
     (name) => {
       const specifier = `latchkey${name.slice(1)}`;
       expect(run(`console.log(Object.keys(await import("${specifier}")).length > 0)`)).toBe("true");
     },
   );
+
+  it("latchkey/dynamodb asks for the SDK, whose commands it sends, by name", () => {
+    const code = `import("latchkey/dynamodb").catch((error) => console.log(error.message))`;
+    expect(run(code)).toMatch(/Cannot find package '@aws-sdk\/client-dynamodb'/);
+  });
+
+  it.each([
+    ["postgres://localhost/db", "pg"],
+    ["mysql://localhost/db", "mysql2"],
+    ["redis://localhost", "ioredis"],
+    ["redis-cluster://localhost", "ioredis"],
+    ["dynamodb://eu-west-1/table", "@aws-sdk/client-dynamodb"],
+  ])("a store by %s says that %s has to be installed", (url, driver) => {
+    const code = `import { openStore } from "latchkey/stores";
+      await openStore("${url}").catch((error) => console.log(error.code, error.message));`;
+    expect(run(code)).toMatch(new RegExp(`^config .*which is not installed: run \`npm install ${driver}\``));
+  });
 
   it("can be required from CommonJS", () => {
     const code = `import { createRequire } from "node:module";
