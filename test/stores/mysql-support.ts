@@ -1,6 +1,7 @@
 import mysql, {
   type ExecuteValues,
   type Pool,
+  type PoolConnection,
   type PoolOptions,
   type QueryOptions,
   type RowDataPacket,
@@ -65,7 +66,7 @@ export async function businessTable(observer: Pool): Promise<Business<MysqlConne
   };
 }
 
-/** A pool whose connections let `stage` come between them and each prepared statement. */
+/** A pool whose connections let `stage` come between them and each statement. */
 export function stagedPool(
   pool: Pool,
   stage: (sql: string, send: () => Promise<unknown>) => Promise<unknown>,
@@ -73,11 +74,12 @@ export function stagedPool(
   return overridden(pool, {
     getConnection: async () => {
       const connection = await pool.getConnection();
-      const execute = (statement: string | QueryOptions, values?: ExecuteValues) =>
-        stage(typeof statement === "string" ? statement : statement.sql, () =>
-          connection.execute(statement as string, values),
-        );
-      return overridden(connection, { execute });
+      const staged =
+        (name: "query" | "execute") => (statement: string | QueryOptions, values?: ExecuteValues) =>
+          stage(typeof statement === "string" ? statement : statement.sql, () =>
+            (connection[name] as PoolConnection["execute"])(statement as string, values),
+          );
+      return overridden(connection, { query: staged("query"), execute: staged("execute") });
     },
   });
 }

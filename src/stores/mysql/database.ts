@@ -172,7 +172,11 @@ export class PoolSession implements Session {
     await this.#checkFits(bytesOf(values), this);
     // The function is only passed where it is needed: calling it for each column costs half as much as all the rest.
     const options = this.connection.config.typeCast === true ? asItIs : asItIsUncast;
-    const [result] = await this.connection.execute({ sql, values, ...options });
+    // MySQL does not prepare what begins and ends transactions.
+    const [result] =
+      values.length === 0
+        ? await this.connection.query({ sql, ...options })
+        : await this.connection.execute({ sql, values, ...options });
     return result;
   }
 }
