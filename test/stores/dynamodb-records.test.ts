@@ -1,4 +1,5 @@
 import {
+  BatchGetItemCommand,
   DeleteItemCommand,
   type DynamoDBClient,
   PutItemCommand,
@@ -111,6 +112,25 @@ describe("large bodies", () => {
     expect(reservation.kind === "execute" && reservation.after).toBe("expired");
   });
 
+  it("are deleted with the answer that they belong to: busted, reaped, or in the way of another request", async () => {
+    const store = open({ partBytes: 10 });
+    const ends: Readonly<Record<string, (asked: ReserveRequest) => Promise<unknown>>> = {
+      busted: (asked) => store.bust(asked, { by: "Ada", reason: "wrong" }),
+      "marked as expired": () => store.reap({ limit: 1_000, expiry: "soft" }),
+      deleted: () => store.reap({ limit: 1_000, expiry: "delete" }),
+      "used again": (asked) => store.reserve(again(asked)),
+    };
+    for (const [how, end] of Object.entries(ends)) {
+      const asked = request();
+      await store.settle(await lease(store, asked), complete(bodyOf(35), 1_000));
+      const name = (await itemOf(place, asked))?.bodyName?.S ?? expect.fail("it is not split");
+      expect(await partsOf(name), how).toBe(4);
+      if (how !== "busted") await clock.advance(1_001);
+      await end(asked);
+      expect(await partsOf(name), how).toBe(0);
+    }
+  });
+
   it("of a settlement that has lost leave the record alone", async () => {
     const store = open({ partBytes: 10 });
     const asked = request();
@@ -119,6 +139,14 @@ describe("large bodies", () => {
     expect((await store.read(asked)).record?.state).toBe("in_progress");
   });
 });
+
+/** How many of its first four parts are there. */
+async function partsOf(name: string): Promise<number> {
+  const { client, table } = place;
+  const Keys = [0, 1, 2, 3].map((nth) => ({ pk: { S: `body#${name}#${nth}` }, sk: { S: "body" } }));
+  const get = new BatchGetItemCommand({ RequestItems: { [table]: { Keys, ConsistentRead: true } } });
+  return (await client.send(get)).Responses?.[table]?.length ?? 0;
+}
 
 async function harmPart(
   client: DynamoDBClient,

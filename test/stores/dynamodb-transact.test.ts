@@ -265,6 +265,21 @@ describe("messages", () => {
     expect(await outbox.claim({ owner: "relay", limit: 100, leaseMs: 60_000 })).toEqual([]);
   });
 
+  it("of which something is told twice in one settlement are settled once, by the first word", async () => {
+    const store = open();
+    const outbox = outboxOf(store);
+    const topic = name();
+    await transact(store, await lease(store), () => undefined, { messages: [message({ topic })] });
+    const batch = await outbox.claim({ owner: "relay", limit: 100, leaseMs: 60_000 });
+    const { dead } = await outbox.counts();
+    await outbox.settle("relay", [
+      ...batch.map(({ id }) => ({ kind: "delivered", id }) as const),
+      ...batch.map(({ id }) => ({ kind: "dead", id, error: "refused" }) as const),
+    ]);
+    expect(batch.filter((found) => found.topic === topic)).toHaveLength(1);
+    expect(await outbox.counts()).toMatchObject({ waiting: 0, dead });
+  });
+
   it("are not revived, settled or listed under an id that no message of this store has", async () => {
     const outbox = outboxOf(open());
     const odd = ["", "1", "0000000000000001/record#=1:a", "0000000000000001/claims", "x/partition#=p"];

@@ -360,6 +360,20 @@ describe("clocks that differ", () => {
   });
 });
 
+it("a table without capacity is an error that says so", async () => {
+  const client = dynamoDbClient(place.url);
+  client.middlewareStack.add(
+    () => async () => {
+      const name = "ProvisionedThroughputExceededException";
+      throw Object.assign(new Error("The level of configured provisioned throughput was exceeded"), { name });
+    },
+    { step: "initialize", name: "throttle" },
+  );
+  await expect(open(client).reserve(request())).rejects.toThrow(StoreError);
+  await expect(open(client).read(request())).rejects.toThrow(/capacity/);
+  client.destroy();
+});
+
 it("a server that does not answer is an error that says so", async () => {
   const client = dynamoDbClient("http://127.0.0.1:1", { maxAttempts: 1 });
   const store = open(client);

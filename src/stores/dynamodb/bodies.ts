@@ -81,6 +81,15 @@ export class Bodies {
   }
 }
 
+/**
+ * Deletes what nothing refers to any more, so that an answer that was taken away is gone for good. What cannot be deleted
+ * now is deleted by DynamoDB later.
+ */
+export async function forgetBody(table: Table, { name, count }: BodyParts): Promise<void> {
+  const keys = Array.from({ length: count }, (_, nth) => partKey(name, nth));
+  await inParallel(keys, (key) => table.delete(key, (expression) => expression.exists("pk"))).catch(() => {});
+}
+
 export function checkedPartBytes(partBytes: number): number {
   if (Number.isInteger(partBytes) && partBytes > 0 && partBytes <= inlineBytesMax) return partBytes;
   throw new ConfigError(`partBytes is ${partBytes} and must be a whole number from 1 to ${inlineBytesMax}`);

@@ -194,7 +194,7 @@ export function entryOf(item: Item): ItemEntry {
   };
 }
 
-function partsOf(item: Item): BodyParts | undefined {
+export function partsOf(item: Item): BodyParts | undefined {
   const name = textInIf(item, "bodyName");
   if (name === undefined) return undefined;
   return {

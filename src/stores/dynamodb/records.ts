@@ -4,6 +4,7 @@ import type { RecordId } from "../../core/record.ts";
 import { encodeRequest } from "../../core/stored-request.ts";
 import type { Move, Moved } from "../moves.ts";
 import { auditItem, nextAuditNumber } from "./audit.ts";
+import { forgetBody } from "./bodies.ts";
 import { type ItemKey, recordKey } from "./keys.ts";
 import { type Extras, entryOf, type ItemEntry, itemOf } from "./record-item.ts";
 import { attemptsMax, type Condition, pause, type Table, type WriteOutcome, written } from "./table.ts";
@@ -58,6 +59,8 @@ export class Records {
       const outcome = await this.#write(entry, move, extras);
       switch (outcome.kind) {
         case "written":
+          // Nothing that follows a completed record has its answer.
+          if (entry?.parts !== undefined) await forgetBody(this.table, entry.parts);
           return answer;
         case "refused":
           entry = outcome.item && entryOf(outcome.item);

@@ -22,7 +22,11 @@ import type { Item } from "./values.ts";
 
 /** What became of a conditional write. */
 export type WriteOutcome =
-  | { readonly kind: "written" }
+  | {
+      readonly kind: "written";
+      /** What was deleted. */
+      readonly old?: Item | undefined;
+    }
   /** Its condition did not hold: this is the item as it is, if there is one. */
   | { readonly kind: "refused"; readonly item: Item | undefined }
   /** A transaction was about the same item at the same time, or there was no capacity: nothing was written. */
@@ -66,7 +70,7 @@ export class Table {
   }
 
   async delete(key: ItemKey, condition: Condition): Promise<WriteOutcome> {
-    const input = this.deleteInput(key, condition);
+    const input = { ...this.deleteInput(key, condition), ReturnValues: "ALL_OLD" } as const;
     return this.#write(() => this.#client.send(new DeleteItemCommand(input)));
   }
 
@@ -156,10 +160,10 @@ export class Table {
     return items;
   }
 
-  async #write(send: () => Promise<unknown>): Promise<WriteOutcome> {
+  async #write(send: () => Promise<{ Attributes?: Item | undefined }>): Promise<WriteOutcome> {
     try {
-      await send();
-      return written;
+      const { Attributes: old } = await send();
+      return old === undefined ? written : { kind: "written", old };
     } catch (error) {
       const { name, Item: item } = error as { name?: string; Item?: Item };
       if (name === "ConditionalCheckFailedException") return { kind: "refused", item };

@@ -15,11 +15,12 @@ import type {
 import { decodeRequest } from "../../core/stored-request.ts";
 import { expired } from "../../core/transition.ts";
 import { busting, claimingResumable, claimingUnknown, resolving, sweeping } from "../moves.ts";
+import { forgetBody } from "./bodies.ts";
 import { inParallel } from "./concurrency.ts";
 import { type Context, forgiving } from "./context.ts";
 import { findDue } from "./due.ts";
 import { keyOf } from "./keys.ts";
-import type { ItemEntry } from "./record-item.ts";
+import { type ItemEntry, partsOf } from "./record-item.ts";
 import type { Change } from "./records.ts";
 import type { Condition } from "./table.ts";
 import { number, text, textIn } from "./values.ts";
@@ -109,13 +110,16 @@ export async function reap(
 async function deleteDue({ records: { table } }: Context, limit: number, now: number): Promise<number> {
   const jobs = (["reap", "gone"] as const).map((job) => ({ job, until: now }));
   const found = await findDue(table, jobs, limit);
-  const outcomes = await inParallel(found, (item) =>
-    table.delete(keyOf(item), (expression) => {
+  const outcomes = await inParallel(found, async (item) => {
+    const outcome = await table.delete(keyOf(item), (expression) => {
       const isInJob = expression.equal({ job: text(textIn(item, "job")) });
       return `${isInJob} AND ${expression.name("dueAt")} <= ${expression.value(number(now))}`;
-    }),
-  );
-  return outcomes.filter(({ kind }) => kind === "written").length;
+    });
+    const parts = outcome.kind === "written" && outcome.old ? partsOf(outcome.old) : undefined;
+    if (parts !== undefined) await forgetBody(table, parts);
+    return outcome.kind;
+  });
+  return outcomes.filter((kind) => kind === "written").length;
 }
 
 /** Changes up to `limit` records that are due, each on its own, and answers what became of those that still were. */
