@@ -148,6 +148,30 @@ describe("how long records stay", () => {
   });
 });
 
+describe("a record that a failover has lost", () => {
+  it("is executed again, and whoever executed it before has nothing to say any more", async () => {
+    const store = open();
+    const asked = request();
+    const before = await lease(store, asked);
+    await client.del(keyOf(asked));
+    const second = await lease(store, again(asked));
+    expect(second.fence).toBe(before.fence);
+    expect(await store.renew([before], 60_000)).toEqual(["lost"]);
+    expect(await store.advance(before, { progress: [], onCrash: "retry" })).toBe("lost");
+    expect(await store.settle(before, complete())).toEqual({ kind: "lost" });
+    expect((await store.settle(second, complete())).kind).toBe("settled");
+  });
+
+  it("cannot be completed by whoever executed it, if nobody has asked again", async () => {
+    const store = open();
+    const asked = request();
+    const held = await lease(store, asked);
+    await client.del(keyOf(asked));
+    expect(await store.settle(held, complete())).toEqual({ kind: "lost" });
+    expect((await store.read(asked)).record).toBeUndefined();
+  });
+});
+
 describe("requests that come twice, late or badly", () => {
   it("a reservation that was sent twice has what it was granted the first time", async () => {
     const store = open();
