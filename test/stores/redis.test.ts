@@ -49,7 +49,7 @@ const subjects: Readonly<Record<string, Subject>> = {
   "a node-redis cluster": { open: () => nodeRedisCluster(cluster), lacks: clusterLacks },
   "ioredis behind Sentinel, which waits for a replica": {
     open: () => ioredisSentinel(sentinel),
-    options: { waitForReplicas: { count: 1, timeoutMs: 1_000 } },
+    options: { waitForReplicas: { count: 1, timeoutMs: 5_000 } },
   },
 };
 
