@@ -1,7 +1,7 @@
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, it } from "vitest";
 import type { Store } from "../../src/core/store.ts";
-import { RedisStoreOf } from "../../src/stores/redis/store.ts";
+import { RedisStore } from "../../src/stores/redis/redis-store.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { assertAnswersAsMemoryDoes } from "./store-model.ts";
 
@@ -26,7 +26,7 @@ for (const [name, buckets] of Object.entries({ "one bucket": 1, "five buckets": 
       async (clock) => {
         runs += 1;
         const prefix = `run-${buckets}-${runs}`;
-        const store = new RedisStoreOf(client, { prefix, buckets, warn: () => {} }, { clock });
+        const store = new RedisStore(client, { prefix, buckets, warn: () => {} }, { clock });
         return forgetful(store, prefix);
       },
       { numRuns: 60 },

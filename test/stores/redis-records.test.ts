@@ -4,7 +4,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { StoreError } from "../../src/core/errors.ts";
 import type { Lease, ReserveRequest, Settlement, Store } from "../../src/core/store.ts";
 import { nameOf } from "../../src/stores/redis/names.ts";
-import { RedisStoreOf, type RedisStoreOptions, type RedisStoreSeams } from "../../src/stores/redis/store.ts";
+import { RedisStore, type RedisStoreSeams } from "../../src/stores/redis/redis-store.ts";
+import type { RedisStoreOptions } from "../../src/stores/redis/store.ts";
 import {
   complete,
   created,
@@ -38,10 +39,10 @@ afterAll(async () => {
 });
 
 /** A store on keys of its own. */
-function open(options: RedisStoreOptions = {}, seams: RedisStoreSeams = {}): RedisStoreOf {
+function open(options: RedisStoreOptions = {}, seams: RedisStoreSeams = {}): RedisStore {
   prefixes += 1;
   prefix = `records-${prefixes}`;
-  const store = new RedisStoreOf(client, { prefix, warn: () => {}, ...options }, seams);
+  const store = new RedisStore(client, { prefix, warn: () => {}, ...options }, seams);
   stores.push(store);
   return store;
 }
@@ -147,6 +148,30 @@ describe("how long records stay", () => {
   });
 });
 
+describe("a record that a failover has lost", () => {
+  it("is executed again, and whoever executed it before has nothing to say any more", async () => {
+    const store = open();
+    const asked = request();
+    const before = await lease(store, asked);
+    await client.del(keyOf(asked));
+    const second = await lease(store, again(asked));
+    expect(second.fence).toBe(before.fence);
+    expect(await store.renew([before], 60_000)).toEqual(["lost"]);
+    expect(await store.advance(before, { progress: [], onCrash: "retry" })).toBe("lost");
+    expect(await store.settle(before, complete())).toEqual({ kind: "lost" });
+    expect((await store.settle(second, complete())).kind).toBe("settled");
+  });
+
+  it("cannot be completed by whoever executed it, if nobody has asked again", async () => {
+    const store = open();
+    const asked = request();
+    const held = await lease(store, asked);
+    await client.del(keyOf(asked));
+    expect(await store.settle(held, complete())).toEqual({ kind: "lost" });
+    expect((await store.read(asked)).record).toBeUndefined();
+  });
+});
+
 describe("requests that come twice, late or badly", () => {
   it("a reservation that was sent twice has what it was granted the first time", async () => {
     const store = open();
@@ -242,7 +267,7 @@ describe("scripts", () => {
   for (const name of ["ioredis", "redis"] as const) {
     it(`are sent again when the server has forgotten them, with ${name}`, async () => {
       const user = name === "ioredis" ? client : createClient({ url: server.url });
-      const store = new RedisStoreOf(user, { prefix: `flush-${name}`, warn: () => {} });
+      const store = new RedisStore(user, { prefix: `flush-${name}`, warn: () => {} });
       stores.push(store);
       let flushes = 0;
       const flushing = setInterval(() => void client.script("FLUSH").then(() => flushes++), 5);

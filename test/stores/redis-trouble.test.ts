@@ -167,7 +167,7 @@ describe("waiting for replicas", () => {
   for (const [name, connect] of Object.entries(libraries)) {
     it(`what they have counts, and what they do not have does not, with ${name}`, async () => {
       const server = await start("--repl-diskless-sync-delay", "0");
-      const store = open(connect(server), { waitForReplicas: { count: 1, timeoutMs: 100 } });
+      const store = open(connect(server), { waitForReplicas: { count: 1, timeoutMs: 500 } });
       const asked = request();
       await expect(store.reserve(asked)).rejects.toThrow(/0 of 1 replicas had what was written/);
       expect((await store.read(asked)).record?.state).toBe("in_progress");
@@ -237,7 +237,7 @@ describe("how it is put together", () => {
 
   it("what is no client it knows is refused with what to pass", async () => {
     const pool = createClientPool({ url: "redis://127.0.0.1:1" });
-    for (const wrong of [pool, {}, { get: () => {} }]) {
+    for (const wrong of [pool, {}, { get: () => {} }, undefined, null, "redis://localhost"]) {
       expect(() => redisStore(wrong as never)).toThrow(ConfigError);
       expect(() => redisStore(wrong as never)).toThrow(/pass new Redis\(…\)/);
     }

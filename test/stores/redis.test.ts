@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, it } from "vitest";
-import { RedisStoreOf, type RedisStoreOptions } from "../../src/stores/redis/store.ts";
+import { RedisStore } from "../../src/stores/redis/redis-store.ts";
+import type { RedisStoreOptions } from "../../src/stores/redis/store.ts";
 import type { Need } from "../../src/testing/contract/harness.ts";
 import { runStoreContract } from "../../src/testing/index.ts";
 import { startRedis, startRedisCluster, startSentinel } from "../support/redis-server.ts";
@@ -48,7 +49,7 @@ const subjects: Readonly<Record<string, Subject>> = {
   "a node-redis cluster": { open: () => nodeRedisCluster(cluster), lacks: clusterLacks },
   "ioredis behind Sentinel, which waits for a replica": {
     open: () => ioredisSentinel(sentinel),
-    options: { waitForReplicas: { count: 1, timeoutMs: 1_000 } },
+    options: { waitForReplicas: { count: 1, timeoutMs: 5_000 } },
   },
 };
 
@@ -66,7 +67,7 @@ for (const [name, subject] of Object.entries(subjects)) {
       lacks: subject.lacks ?? lacks,
       async open() {
         const options = { prefix: name.replaceAll(" ", "-"), warn: () => {}, ...subject.options };
-        const store = new RedisStoreOf(opened.client, options, subject.batchesOfOne ? { aloneMax: 0 } : {});
+        const store = new RedisStore(opened.client, options, subject.batchesOfOne ? { aloneMax: 0 } : {});
         return { store, passTime: async (ms) => void (await sleep(ms)), close: () => store.close() };
       },
     });

@@ -54,11 +54,13 @@ export interface RedisListening {
 
 /** Finds out which library a client is of. */
 export function linkOf(client: RedisClient): RedisLink {
-  if (isIoredis(client)) return new IoredisLink(client);
-  if (isNodeRedis(client)) return new NodeRedisLink(client);
-  const what = isNodeRedisPoolOrSentinel(client)
-    ? "a pool or a sentinel client of the package redis is not supported"
-    : "this is no client that redisStore knows";
+  const isObject = typeof client === "object" && client !== null;
+  if (isObject && isIoredis(client)) return new IoredisLink(client);
+  if (isObject && isNodeRedis(client)) return new NodeRedisLink(client);
+  const what =
+    isObject && isNodeRedisPoolOrSentinel(client)
+      ? "a pool or a sentinel client of the package redis is not supported"
+      : "this is no client that redisStore knows";
   throw new ConfigError(
     `${what}: pass new Redis(…) or new Cluster(…) of the package ioredis (for Sentinel, new Redis({ sentinels, name })), ` +
       "or createClient(…) or createCluster(…) of the package redis",

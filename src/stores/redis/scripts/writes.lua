@@ -191,6 +191,10 @@ local function flush()
   end
   if #trail > 0 then writeTrail() end
   for tag, messages in pairs(news) do
-    for _, message in ipairs(messages) do redis.call(PUBLISH, tag .. '!', message) end
+    for _, message in ipairs(messages) do
+      -- Whoever waits also polls, and an older cluster has no sharded channels; but a bust that cannot be told is an error.
+      local publish = PUBLISH == 'PUBLISH' and sub(message, 1, 1) == 'b' and redis.call or redis.pcall
+      publish(PUBLISH, tag .. '!', message)
+    end
   end
 end
