@@ -3,6 +3,7 @@ import { createClient, createClientPool } from "redis";
 import { afterEach, describe, expect, it } from "vitest";
 import { ConfigError, StoreError } from "../../src/core/errors.ts";
 import type { Store } from "../../src/core/store.ts";
+import { linkOf } from "../../src/stores/redis/client.ts";
 import { type RedisClient, type RedisStoreOptions, redisStore } from "../../src/stores/redis/store.ts";
 import { complete } from "../../src/testing/contract/requests.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
@@ -47,6 +48,22 @@ async function execute(store: Store) {
   await store.settle(reservation.lease, complete());
   return asked;
 }
+
+it.each(Object.entries(libraries))(
+  "a crowd that comes before the connection is no reason for a warning (%s)",
+  async (_name, clientOf) => {
+    const warnings: string[] = [];
+    const heard = (warning: Error) => warnings.push(warning.name);
+    process.on("warning", heard);
+    cleanUp.push(() => process.off("warning", heard));
+    const link = linkOf(clientOf(await start()));
+    cleanUp.push(() => link.close());
+    await Promise.all(Array.from({ length: 50 }, () => link.send("key", ["GET", "key"])));
+    // Warnings are told in a later turn.
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(warnings).toEqual([]);
+  },
+);
 
 describe("what it warns of", () => {
   const cases: Readonly<Record<string, { args: string[]; says: RegExp[] }>> = {

@@ -25,6 +25,7 @@ interface Own {
   ssubscribe(channel: string): Promise<unknown>;
   nodes(role: "master"): readonly Own[];
   on(event: string, listener: (...args: never[]) => void): unknown;
+  setMaxListeners(count: number): unknown;
   once(event: string, listener: (...args: never[]) => void): unknown;
   off(event: string, listener: (...args: never[]) => void): unknown;
 }
@@ -107,6 +108,8 @@ class Connection {
     this.own = client.duplicate(...(args as never[])) as Own;
     // Whoever needs the connection is told when it asks; an event that nobody hears would end the process.
     this.own.on("error", () => {});
+    // Each call that comes before there is a connection is a listener; their number says nothing about a leak.
+    this.own.setMaxListeners(0);
   }
 
   get isReady(): boolean {

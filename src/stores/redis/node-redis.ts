@@ -25,6 +25,7 @@ interface Own {
   connect(): Promise<unknown>;
   destroy(): void;
   on(event: string, listener: () => void): unknown;
+  setMaxListeners(count: number): unknown;
   once(event: string, listener: () => void): unknown;
   off(event: string, listener: () => void): unknown;
 }
@@ -113,6 +114,8 @@ class Connection {
     this.own = client.duplicate(...([overrides] as never[])) as OwnSingle | OwnCluster;
     // Whoever needs the connection is told when it asks; an event that nobody hears would end the process.
     this.own.on("error", () => {});
+    // Each call that comes before there is a connection is a listener; their number says nothing about a leak.
+    this.own.setMaxListeners(0);
   }
 
   get isReady(): boolean {
