@@ -18,7 +18,7 @@ it("answers any sequence of calls as the memory store does", async () => {
       // Without createTable, and so without DynamoDB's own deletions: they go by the real time, and this clock does not.
       await client.send(new CreateTableCommand(tableDefinition(table)));
       // Some bodies are split, and some are not.
-      const store = dynamodbStore(client, { table, clock, clockSkewMs: 0, partBytes: 8 });
+      const store = dynamodbStore(client, { table, clock, clockSkewMs: 0, partBytes: 4 });
       return Object.assign(store, {
         close: async () => void (await client.send(new DeleteTableCommand({ TableName: table }))),
       });
