@@ -262,7 +262,7 @@ export class Latchkey<Tx = unknown> {
     const { outbox } = this.store;
     if (outbox === undefined) {
       throw new ConfigError(
-        `the ${this.store.name} store has no outbox, because it has no transactions: use sqliteStore or postgresStore`,
+        `the ${this.store.name} store has no outbox, because it has no transactions: use sqliteStore, postgresStore, mysqlStore or dynamodbStore`,
       );
     }
     return outbox;

@@ -198,7 +198,7 @@ function complaintsAbout(policy: Policy, capabilities: Capabilities): string[] {
   }
   if (policy.onCrash === "resume" && (capabilities.durability === "none" || !capabilities.transactions)) {
     complaints.push(
-      `onCrash is "resume", and ${capabilities.durability === "none" ? "this store forgets everything in a crash" : "this store has no transactions for atomic phases"}: use sqliteStore or postgresStore, or leave it at "reconcile"`,
+      `onCrash is "resume", and ${capabilities.durability === "none" ? "this store forgets everything in a crash" : "this store has no transactions for atomic phases"}: use sqliteStore, postgresStore, mysqlStore or dynamodbStore, or leave it at "reconcile"`,
     );
   }
   if (

@@ -492,4 +492,4 @@ const fromCache: AnsweredFrom = { joined: false, cached: true };
 
 /** Said when a handler uses what this store cannot do. */
 export const noTransactions =
-  "op.atomic needs a store whose transactions can hold your business writes: use sqliteStore or postgresStore";
+  "op.atomic needs a store whose transactions can hold your business writes: use sqliteStore, postgresStore, mysqlStore or dynamodbStore";

@@ -48,7 +48,7 @@ export function relay(latchkey: Latchkey, options: RelayOptions): Worker<RelayCo
   if (outbox === undefined) {
     throw new ConfigError(
       `a relay delivers what was enqueued in transactions, and the ${latchkey.store.name} store has none: use ` +
-        "sqliteStore or postgresStore",
+        "sqliteStore, postgresStore, mysqlStore or dynamodbStore",
     );
   }
   const relay = new Relay(latchkey, outbox, resolveOptions(options));

@@ -324,14 +324,14 @@ function ownerOf(record: unknown): string {
 describe("a store without transactions", () => {
   it("refuses to resume when it is put together, and says what to use", () => {
     expect(() => createLatchkey({ store: memoryStore(), tenant: "single", onCrash: "resume" })).toThrow(
-      /use sqliteStore or postgresStore/,
+      /use sqliteStore, postgresStore, mysqlStore or dynamodbStore/,
     );
   });
 
   it("refuses an atomic phase before anything has happened, and has effects", async () => {
     const latchkey = createLatchkey({ store: memoryStore(), tenant: "single" });
     await expect(latchkey.run(request, (op) => op.atomic("ride", () => 1))).rejects.toThrow(
-      /op.atomic needs a store whose transactions can hold your business writes: use sqliteStore or postgresStore/,
+      /op.atomic needs a store whose transactions can hold your business writes: use sqliteStore, postgresStore, mysqlStore or dynamodbStore/,
     );
     expect(await latchkey.run(request, (op) => op.effect("charge", () => "ch_1"))).toBe("ch_1");
     await latchkey.close();

@@ -460,7 +460,9 @@ describe("a relay", () => {
   it("refuses a store without transactions, and says which to use", () => {
     const latchkey = createLatchkey({ store: memoryStore(), tenant: "single" });
     expect(() => relay(latchkey, { deliver })).toThrow(ConfigError);
-    expect(() => relay(latchkey, { deliver })).toThrow("use sqliteStore or postgresStore");
+    expect(() => relay(latchkey, { deliver })).toThrow(
+      "use sqliteStore, postgresStore, mysqlStore or dynamodbStore",
+    );
   });
 
   it.each([

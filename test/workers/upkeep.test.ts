@@ -218,7 +218,9 @@ describe("workers on a store without transactions", () => {
   it("have no outbox, and say so when they are made", async () => {
     const latchkey = createLatchkey({ store: memoryStore(), tenant: "single" });
     expect(() => startWorkers(latchkey, { relay: { deliver: async () => {} } })).toThrow(ConfigError);
-    expect(() => latchkey.deadLetters()).toThrow(/use sqliteStore or postgresStore/);
+    expect(() => latchkey.deadLetters()).toThrow(
+      /use sqliteStore, postgresStore, mysqlStore or dynamodbStore/,
+    );
     expect(() => completer(latchkey, {} as never)).toThrow(/pass dispatch/);
     const workers = startWorkers(latchkey);
     expect(workers.names).toEqual(["sweeper", "reaper", "reconciler"]);
