@@ -21,7 +21,6 @@ const subjects: Readonly<Record<string, Subject>> = {
   "node-redis in front of Postgres": { open: nodeRedis },
   "ioredis in front of Postgres with advisory locks": { open: ioredis, postgres: { lock: "advisory" } },
   "ioredis without a server": { open: ioredis, isDown: true },
-  "node-redis without a server": { open: nodeRedis, isDown: true },
 };
 
 let redis: RedisServer;
