@@ -53,6 +53,8 @@ it("a long execution that another process asks for is answered by the front, and
   for (let round = 0; round < 3; round += 1) {
     const first = fresh();
     const lease = await leaseOf(one.store, first);
+    // The older it is, the longer is each pledge, and the more would be left of it after an end that did not wait.
+    await sleep(2_000);
     const answers = await askFor({ ms: 10_000, answersMax: 20 }, other, first);
     expect(answers).toHaveLength(20);
     for (const answer of answers) {
