@@ -17,7 +17,7 @@ it("what the truth has lost in a failover is not replayed by a front that has no
   const pool = new pg.Pool({ connectionString: url.href });
   pool.on("error", () => {});
   await migrate(pool);
-  const layered = layeredOver(pool, ioredis(redis.url), { frontTimeoutMs: 500 });
+  const layered = layeredOver(pool, ioredis(redis.url));
   const { store, truth } = layered;
   const completed = async (): Promise<ReserveRequest> => {
     const first = request();

@@ -19,7 +19,7 @@ afterEach(async () => {
 afterAll(() => redis.stop());
 
 async function started(options: Parameters<typeof layeredOver>[2] = {}): Promise<Layered> {
-  const layered = layeredOver(database.pool(), ioredis(redis.url), { frontTimeoutMs: 200, ...options });
+  const layered = layeredOver(database.pool(), ioredis(redis.url), options);
   cleanUp.push(layered.close);
   await inUse(layered);
   return layered;
@@ -31,11 +31,15 @@ const fresh = () => {
   return request({ key: `in-flight-${sequence}` });
 };
 
-/** Asks over and over for a while, and answers what the front said. */
-async function askFor(ms: number, { store, truth }: Layered, first: ReserveRequest): Promise<Reservation[]> {
+/** Asks over and over, for a while or until the front has answered some times, and says what the front said. */
+async function askFor(
+  { ms, answersMax = Number.POSITIVE_INFINITY }: { readonly ms: number; readonly answersMax?: number },
+  { store, truth }: Layered,
+  first: ReserveRequest,
+): Promise<Reservation[]> {
   const answers: Reservation[] = [];
   const until = performance.now() + ms;
-  while (performance.now() < until) {
+  while (performance.now() < until && answers.length < answersMax) {
     const before = truth.calls.reserve;
     const answer = await store.reserve(again(first));
     if (truth.calls.reserve === before) answers.push(answer);
@@ -49,16 +53,18 @@ it("a long execution that another process asks for is answered by the front, and
   for (let round = 0; round < 3; round += 1) {
     const first = fresh();
     const lease = await leaseOf(one.store, first);
-    const answers = await askFor(1_200, other, first);
-    expect(answers.length).toBeGreaterThan(5);
+    // The older it is, the longer is each pledge, and the more would be left of it after an end that did not wait.
+    await sleep(2_000);
+    const answers = await askFor({ ms: 10_000, answersMax: 20 }, other, first);
+    expect(answers).toHaveLength(20);
     for (const answer of answers) {
       expect(answer).toMatchObject({ kind: "inFlight" });
-      expect(answer.kind === "inFlight" && answer.retryAfterMs).toBeGreaterThan(55_000);
+      expect(answer.kind === "inFlight" && answer.retryAfterMs).toBeGreaterThan(45_000);
     }
     const before = performance.now();
     await one.store.settle(lease, { kind: "release", reason: "not done", retentionMs: 60_000 });
     // A twentieth of what it took, and what a busy machine needs.
-    expect(performance.now() - before).toBeLessThan(1_000);
+    expect(performance.now() - before).toBeLessThan(500 + 1_000);
     expect(await other.store.reserve(again(first))).toMatchObject({ kind: "execute" });
   }
 });
@@ -100,5 +106,5 @@ it.each([
   const [one, other] = [await started(options), await started(options)];
   const first = fresh();
   await leaseOf(one.store, first);
-  expect(await askFor(900, other, first)).toEqual([]);
+  expect(await askFor({ ms: 900 }, other, first)).toEqual([]);
 });

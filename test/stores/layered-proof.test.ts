@@ -76,7 +76,11 @@ class Callers {
     const isLong = random() < 0.3;
     await sleep(isLong ? 600 + random() * 1_200 : random() * 15);
     if (random() < 0.3) await process.store.renew([lease], 3_000);
-    await process.settle(lease, fingerprint, outcome(random));
+    await process.settle(
+      lease,
+      fingerprint,
+      isLong && random() < 0.4 ? { kind: "suspend" } : outcome(random),
+    );
     // What is not true any more would be said now.
     if (isLong && !this.#isOver()) await this.askEverybody(lease, random);
   }

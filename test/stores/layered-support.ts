@@ -48,7 +48,8 @@ export function layeredOver(
     runtime: systemRuntime,
     choose: () => ({ kind: "none" }),
   });
-  const store = layeredStore(truth as Store<Tx>, front.client, own);
+  // Patient, because on a busy machine nothing else than the truth would be asked.
+  const store = layeredStore(truth as Store<Tx>, front.client, { frontTimeoutMs: 2_000, ...own });
   return {
     store,
     truth,

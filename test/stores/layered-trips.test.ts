@@ -201,7 +201,7 @@ describe("a front that does not answer", () => {
   });
 
   it("changes no answer when its connection is cut and cannot be made again", async () => {
-    const one = await started({ url: through() });
+    const one = await started({ url: through(), frontTimeoutMs: 100 });
     proxy.refuse();
     proxy.cut();
     await durations(one, 8);

@@ -4,7 +4,7 @@ import { systemRuntime } from "../../../src/engine/runtime.ts";
 import { layeredStore, type RedisClient } from "../../../src/stores/layered/store.ts";
 import { postgresStore } from "../../../src/stores/postgres/store.ts";
 import { faultyStore } from "../../../src/testing/index.ts";
-import type { Ledger, Span } from "./ledger.ts";
+import { type Ledger, now, type Span } from "./ledger.ts";
 
 /** One process of a service: a layered store whose every answer is entered in the ledger. */
 export interface Process {
@@ -39,12 +39,12 @@ export function startProcess(number: number, pool: pg.Pool, client: RedisClient,
     },
     async settle(...args: Parameters<Store["settle"]>) {
       const answer = await settle(...args);
-      ledger.ended(args[0], Date.now());
+      ledger.ended(args[0], now());
       return answer;
     },
     async transact(...args: Parameters<NonNullable<Store["transact"]>>) {
       const answer = await transact?.(...args);
-      ledger.ended(args[0], Date.now());
+      ledger.ended(args[0], now());
       return answer;
     },
   }) as Store;
@@ -99,7 +99,7 @@ const settlements = {
 } as const;
 
 export async function timed<T>(ask: () => Promise<T>): Promise<{ readonly span: Span; readonly answer: T }> {
-  const askedAt = Date.now();
+  const askedAt = now();
   const answer = await ask();
-  return { span: { askedAt, answeredAt: Date.now() }, answer };
+  return { span: { askedAt, answeredAt: now() }, answer };
 }
