@@ -89,7 +89,7 @@ for (const [name, open] of Object.entries(clients)) {
     runStoreContract({
       it: it.sequential,
       except: conflicts,
-      lacks: { push: polled, "bust news": polled, "outbox push": polled },
+      lacks: { push: polled, "bust news": polled, "bust generation": polled, "outbox push": polled },
       async open() {
         const store = postgresStore(opened.client, plain);
         const passTime = async (ms: number) => void (await sleep(ms));
