@@ -27,8 +27,11 @@ const clients: Readonly<
     });
     return { client: watched(client), end: () => client.end() };
   },
-  "postgres.js, serializable"(url) {
-    const client = postgres(url, { connection: { default_transaction_isolation: "serializable" } });
+  "postgres.js that renames columns, serializable"(url) {
+    const client = postgres(url, {
+      transform: postgres.camel,
+      connection: { default_transaction_isolation: "serializable" },
+    });
     return { client, end: () => client.end() };
   },
 };

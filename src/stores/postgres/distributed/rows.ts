@@ -1,8 +1,9 @@
 import { randomBytes } from "node:crypto";
 import type { IdempotencyRecord } from "../../../core/record.ts";
 import { decodeRequest, encodeRequest, type StoredRequest } from "../../../core/stored-request.ts";
-import { type ColumnValue, recordOf, rowOf } from "../../record-row.ts";
+import { type ColumnValue, recordColumns, recordOf, rowOf } from "../../record-row.ts";
 import type { Parameter, Row } from "../database.ts";
+import { wordOf } from "./statements.ts";
 
 /** A record as it was found, and everything that is kept with it. */
 export interface Entry {
@@ -23,21 +24,17 @@ export interface EntryRow extends Row {
   readonly key: string;
   readonly revision: string;
   readonly owner: string | null;
-  readonly request_head: string | null;
-  readonly request_body: Uint8Array | null;
+  readonly requesthead: string | null;
+  readonly requestbody: Uint8Array | null;
   readonly now: number;
 }
 
 export function entryOf(row: EntryRow): Entry {
-  const { request_head: head, request_body: body, owner, revision, now } = row;
+  const { requesthead: head, requestbody: body, owner, revision, now } = row;
   const request = head === null || body === null ? undefined : decodeRequest({ head, body });
-  return {
-    record: recordOf(row, row as Readonly<Record<string, ColumnValue>>),
-    owner,
-    request,
-    revision,
-    now,
-  };
+  const columns = Object.fromEntries(recordColumns.map((column) => [column, row[wordOf(column)]]));
+  const record = recordOf(row, columns as Record<string, ColumnValue>);
+  return { record, owner, request, revision, now };
 }
 
 /** Never used twice. */

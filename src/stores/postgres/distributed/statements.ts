@@ -9,8 +9,13 @@ import { recordColumns } from "../../record-row.ts";
 /** The engine's clock, in whole milliseconds. */
 export const now = "floor(extract(epoch FROM now()) * 1000)::float8";
 
+/** What a column is called in an answer: a client may be set to rewrite names such as expires_at to camel case. */
+export const wordOf = (column: string) => column.replaceAll("_", "");
+
 /** A record as `entryOf` reads it. */
-const entry = `scope, key, revision, ${recordColumns.join(", ")}, request_body, ${now} AS now`;
+const entry = `scope, key, revision, ${[...recordColumns, "request_body"]
+  .map((column) => (column.includes("_") ? `${column} AS ${wordOf(column)}` : column))
+  .join(", ")}, ${now} AS now`;
 
 const one = "scope = $1 AND key = $2";
 
