@@ -2,7 +2,7 @@ import type { IdempotencyRecord, RecordId } from "../../../core/record.ts";
 import type { Database, Parameter, Query, Row } from "../database.ts";
 import { storeError } from "../errors.ts";
 import { retrying } from "./retrying.ts";
-import { columnsOf, type Entry, type EntryRow, entryOf, type Kept, newRevision } from "./rows.ts";
+import { changedValues, type Entry, type EntryRow, entryOf, type Kept, newRevision } from "./rows.ts";
 import { audit, records } from "./statements.ts";
 
 /** Why a record was moved off the happy path. */
@@ -39,18 +39,18 @@ export class Records {
 
   async find({ scope, key }: RecordId): Promise<Entry | undefined> {
     const rows = await this.all<EntryRow>(records.read, [scope, key]);
-    return rows.flatMap(entryOf)[0];
+    return rows.map(entryOf)[0];
   }
 
   async scan(statement: string, limit: number): Promise<readonly Entry[]> {
     if (limit <= 0) return [];
-    return (await this.all<EntryRow>(statement, [limit])).flatMap(entryOf);
+    return (await this.all<EntryRow>(statement, [limit])).map(entryOf);
   }
 
   /** False if it has changed since it was found. With `why` the audit trail tells of it. */
   async change(found: Entry, next: IdempotencyRecord, kept: Kept, why?: Why): Promise<boolean> {
     const { scope, key } = found.record;
-    const parameters = [scope, key, found.revision, ...columnsOf(next, kept)];
+    const parameters = [scope, key, found.revision, ...changedValues(next, kept)];
     if (why === undefined) return (await this.all(records.change, parameters)).length > 0;
     return this.together(async (query) => {
       if ((await query(records.change, parameters)).length === 0) return false;

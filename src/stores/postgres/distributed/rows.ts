@@ -1,10 +1,9 @@
 import { randomBytes } from "node:crypto";
-import { encodeProgress } from "../../../core/phase.ts";
 import type { IdempotencyRecord } from "../../../core/record.ts";
-import { encodeResponse } from "../../../core/response.ts";
 import { decodeRequest, encodeRequest, type StoredRequest } from "../../../core/stored-request.ts";
-import type { Parameter } from "../database.ts";
-import { type ReadRow, recordOf } from "../rows.ts";
+import { type ColumnValue, recordColumns, recordOf, rowOf } from "../../record-row.ts";
+import type { Parameter, Row } from "../database.ts";
+import { wordOf } from "./statements.ts";
 
 /** A record as it was found, and everything that is kept with it. */
 export interface Entry {
@@ -20,20 +19,22 @@ export interface Entry {
 /** What a changed record is written with. */
 export type Kept = Pick<Entry, "owner" | "request">;
 
-export interface EntryRow extends ReadRow {
+export interface EntryRow extends Row {
   readonly scope: string;
   readonly key: string;
   readonly revision: string;
+  readonly owner: string | null;
   readonly requesthead: string | null;
   readonly requestbody: Uint8Array | null;
+  readonly now: number;
 }
 
-export function entryOf(row: EntryRow): Entry[] {
-  const record = recordOf(row, row);
-  if (record === undefined) return [];
+export function entryOf(row: EntryRow): Entry {
   const { requesthead: head, requestbody: body, owner, revision, now } = row;
   const request = head === null || body === null ? undefined : decodeRequest({ head, body });
-  return [{ record, owner, request, revision, now }];
+  const columns = Object.fromEntries(recordColumns.map((column) => [column, row[wordOf(column)]]));
+  const record = recordOf(row, columns as Record<string, ColumnValue>);
+  return { record, owner, request, revision, now };
 }
 
 /** Never used twice. */
@@ -41,53 +42,10 @@ export function newRevision(): string {
   return randomBytes(12).toString("base64url");
 }
 
-/** A record as the parameters of `changed`. What does not belong to its state is NULL. */
-export function columnsOf(record: IdempotencyRecord, { owner, request }: Kept): Parameter[] {
-  const { state, fingerprint, fence, onCrash, createdAt, expiresAt, route, progress, reconcileAfterMs } =
-    record;
-  const encoded = request && encodeRequest(request);
-  const waits = state === "pending" || state === "failed_retryable";
-  const response = state === "completed" ? encodeResponse(record.response) : undefined;
-  return [
-    newRevision(),
-    state,
-    fingerprint,
-    fence,
-    onCrash,
-    createdAt,
-    expiresAt,
-    owner,
-    state === "in_progress" ? record.leaseUntil : null,
-    route ?? null,
-    encodeProgress(progress),
-    encoded?.head ?? null,
-    encoded?.body ?? null,
-    waits ? (record.resumeAfter ?? null) : null,
-    claimsOf(record),
-    reconcileAfterMs,
-    state === "unknown" ? record.reconcileAfter : null,
-    state === "unknown" ? (record.escalatedAt ?? null) : null,
-    state === "unknown" || state === "failed_retryable" ? record.reason : null,
-    state === "completed" ? record.completedAt : null,
-    response?.status ?? null,
-    response?.head ?? null,
-    response?.body ?? null,
-  ];
-}
-
-/** How often workers were handed the record since it is in this state. */
-function claimsOf(record: IdempotencyRecord): number {
-  switch (record.state) {
-    case "pending":
-    case "failed_retryable":
-      return record.claims;
-    case "unknown":
-      return record.reconcileAttempts;
-    case "in_progress":
-    case "completed":
-    case "expired":
-      return 0;
-    default:
-      return record satisfies never;
-  }
+/** The parameters of `change` after those that say which record. */
+export function changedValues(record: IdempotencyRecord, { owner, request }: Kept): Parameter[] {
+  const isOver = record.state === "completed" || record.state === "expired";
+  const encoded = request === undefined || isOver ? undefined : encodeRequest(request);
+  const [, , ...values] = rowOf(record, { lastOwner: owner, requestHead: encoded?.head ?? null });
+  return [newRevision(), ...values, encoded?.body ?? null];
 }

@@ -1,3 +1,5 @@
+import { recordColumns } from "../../record-row.ts";
+
 /*
  * The statements for engines that speak the Postgres protocol and are not Postgres. Each reads or writes one table, and
  * each that writes a record names its scope and key: no locks, no functions of our own, no writes within a WITH, no
@@ -7,12 +9,13 @@
 /** The engine's clock, in whole milliseconds. */
 export const now = "floor(extract(epoch FROM now()) * 1000)::float8";
 
-/** A record as `recordOf` reads it, and what else an `Entry` has. */
-const entry = `scope, key, revision, state, fingerprint, fence, on_crash AS crash, owner, route, progress,
-  lease_until AS lease, resume_after AS resume, reconcile_after AS reconcile, claims, reconcile_ms AS reconcilems,
-  escalated_at AS escalated, reason, response_status AS status, response_head AS head, response_body AS body,
-  created_at AS created, completed_at AS completed, expires_at AS expires,
-  request_head AS requesthead, request_body AS requestbody, ${now} AS now`;
+/** What a column is called in an answer: a client may be set to rewrite names such as expires_at to camel case. */
+export const wordOf = (column: string) => column.replaceAll("_", "");
+
+/** A record as `entryOf` reads it. */
+const entry = `scope, key, revision, ${[...recordColumns, "request_body"]
+  .map((column) => (column.includes("_") ? `${column} AS ${wordOf(column)}` : column))
+  .join(", ")}, ${now} AS now`;
 
 const one = "scope = $1 AND key = $2";
 
@@ -22,32 +25,8 @@ const held = `${one} AND fence = $3 AND owner = $4 AND state = 'in_progress'`;
 /** As core's `isSettled` says it, of what is not expired yet. */
 const isSettled = "resume_after IS NULL AND (state = 'completed' OR progress IS NULL)";
 
-/** Which of the columns a change may set, in the order of the parameters from $4 on. */
-export const changed = [
-  "revision",
-  "state",
-  "fingerprint",
-  "fence",
-  "on_crash",
-  "created_at",
-  "expires_at",
-  "owner",
-  "lease_until",
-  "route",
-  "progress",
-  "request_head",
-  "request_body",
-  "resume_after",
-  "claims",
-  "reconcile_ms",
-  "reconcile_after",
-  "escalated_at",
-  "reason",
-  "completed_at",
-  "response_status",
-  "response_head",
-  "response_body",
-] as const;
+/** What a change sets, in the order of its parameters from $4 on. */
+const changed = ["revision", ...recordColumns, "request_body"];
 
 export const records = {
   /** The time, where there is no record to tell it. */
@@ -69,7 +48,7 @@ VALUES ($1, $2, $3, $4, $5, $6::int4, $7, ${now}, ${now} + $8::float8,
 ON CONFLICT DO NOTHING
 RETURNING created_at AS created`,
 
-  /** No row: somebody else was faster. $1 scope, $2 key, $3 revision as found, then `changed` */
+  /** No row: somebody else was faster. $1 scope, $2 key, $3 revision as found, then the revision that it gets, what `rowOf` makes of the record, and the body of its request */
   change: `
 UPDATE latchkey_dist_records SET ${changed.map((column, index) => `${column} = $${index + 4}`).join(", ")}
 WHERE ${one} AND revision = $3
