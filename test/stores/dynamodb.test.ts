@@ -18,6 +18,7 @@ const clock = manualClock({ startMs: Date.now() });
 const lacks = {
   push: "DynamoDB tells nobody that something changed, but for streams, which somebody has to read",
   "bust news": "DynamoDB tells nobody that something changed",
+  "bust generation": "DynamoDB tells nobody that something changed",
   "outbox push": "DynamoDB tells nobody that something changed",
 };
 

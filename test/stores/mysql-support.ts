@@ -117,6 +117,7 @@ export const innodbTrxAgeMs = 120;
 export const unheard = {
   push: "MySQL tells nobody that something changed",
   "bust news": "MySQL tells nobody that something changed",
+  "bust generation": "MySQL tells nobody that something changed",
   "outbox push": "MySQL tells nobody that something changed",
 };
 
