@@ -29,5 +29,15 @@ export function loadMigrations(folder: URL): Migration[] {
   });
 }
 
+/** Tables that a newer version changed may mean something that this one does not know. */
+export function refuseNewer(applied: ReadonlySet<number>, newestKnown: number): void {
+  const newest = Math.max(0, ...applied);
+  if (newest <= newestKnown) return;
+  throw new ConfigError(
+    `the Latchkey tables in this database are at version ${newest}, and this Latchkey knows versions up to ` +
+      `${newestKnown}: upgrade latchkey in this process`,
+  );
+}
+
 /** Four digits sort as text the way they sort as numbers. */
 const fileNamePattern = /^(\d{4})_(\w+)\.sql$/;

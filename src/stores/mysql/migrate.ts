@@ -1,5 +1,5 @@
 import { ConfigError, StoreError } from "../../core/errors.ts";
-import { loadMigrations } from "../migrations.ts";
+import { loadMigrations, refuseNewer } from "../migrations.ts";
 import { Database, type MysqlPool, type PoolSession, type Session } from "./database.ts";
 
 export interface MigrateOptions {
@@ -138,14 +138,4 @@ export function statementsOf(sql: string): string[] {
   }
   if (lines.length > 0) throw new ConfigError(`a migration ends without "${delimiter}": ${lines[0]}`);
   return statements;
-}
-
-/** Tables that a newer version changed may mean something that this one does not know. */
-function refuseNewer(applied: ReadonlySet<number>, newestKnown: number): void {
-  const newest = Math.max(0, ...applied);
-  if (newest <= newestKnown) return;
-  throw new ConfigError(
-    `the Latchkey tables in this database are at version ${newest}, and this Latchkey knows versions up to ` +
-      `${newestKnown}: upgrade latchkey in this process`,
-  );
 }

@@ -1,4 +1,5 @@
 import type { DeadMessage, Delivery, Message, NewMessage, Outbox, OutboxCounts } from "../../core/outbox.ts";
+import { messageOf } from "../message-row.ts";
 import { type ColumnValue, wholeMs } from "../record-row.ts";
 import { type Database, padded, type Row, type Session } from "./database.ts";
 import * as statements from "./outbox-statements.ts";
@@ -19,7 +20,7 @@ export class MysqlOutbox implements Outbox {
     const rows = await this.#database.transaction((session) => readDue(session, lanes, limit));
     // Others have come between the two. Lanes with nothing in them are not to be held.
     if (rows.length === 0) await this.settle(owner, []);
-    return rows.map(messageOf);
+    return rows.map((row) => messageOf(row.number, row));
   }
 
   async settle(owner: string, deliveries: readonly Delivery[]): Promise<void> {
@@ -48,7 +49,7 @@ export class MysqlOutbox implements Outbox {
   async deadLetters({ limit, after }: Parameters<Outbox["deadLetters"]>[0]): Promise<readonly DeadMessage[]> {
     const rows = await this.#database.read(statements.readDead(limit), [Number(after ?? 0)]);
     return rows.map((row) => ({
-      ...messageOf(row),
+      ...messageOf(row.number, row),
       error: row.error as string,
       diedAt: row.died_at as number,
     }));
@@ -189,17 +190,4 @@ function isNumber(id: string): boolean {
 
 function numbersOf(rows: readonly Row[], column: string): number[] {
   return rows.map((row) => Number(row[column]));
-}
-
-function messageOf(row: Row): Message {
-  return {
-    id: String(row.number),
-    topic: row.topic as string,
-    partition: row.partition_key as string | null,
-    payload: row.payload as string,
-    key: row.message_key as string,
-    correlationId: row.correlation_id as string,
-    attempts: row.attempts as number,
-    createdAt: row.created_at as number,
-  };
 }

@@ -1,5 +1,5 @@
 import { ConfigError } from "../../core/errors.ts";
-import { loadMigrations } from "../migrations.ts";
+import { loadMigrations, refuseNewer } from "../migrations.ts";
 import { databaseOf, type Engine, type PostgresClient, type Query } from "./database.ts";
 import { migrateDistributed } from "./distributed/migrate.ts";
 import { checkEngine } from "./options.ts";
@@ -115,14 +115,4 @@ function checked(options: MigrateOptions): { partitioned: Width | undefined; eng
   }
   checkEngine(engine, { partitioned: partitioned !== undefined });
   return { partitioned, engine };
-}
-
-/** Tables that a newer version changed may mean something that this one does not know. */
-function refuseNewer(applied: ReadonlySet<number>, newestKnown: number): void {
-  const newest = Math.max(0, ...applied);
-  if (newest <= newestKnown) return;
-  throw new ConfigError(
-    `the Latchkey tables in this database are at version ${newest}, and this Latchkey knows versions up to ` +
-      `${newestKnown}: upgrade latchkey in this process`,
-  );
 }

@@ -1,4 +1,5 @@
 import type { DeadMessage, Delivery, Message, NewMessage, Outbox, OutboxCounts } from "../../core/outbox.ts";
+import { messageOf } from "../message-row.ts";
 import { moment } from "../record-row.ts";
 import type { Row } from "./driver.ts";
 import type { OutboxStatements } from "./outbox-statements.ts";
@@ -37,7 +38,7 @@ export class SqliteOutbox implements Outbox {
         lanes += 1;
         claimed.push(...due);
       }
-      return claimed.sort((a, b) => (a.id as number) - (b.id as number)).map(messageOf);
+      return claimed.sort((a, b) => (a.id as number) - (b.id as number)).map((row) => messageOf(row.id, row));
     });
   }
 
@@ -67,7 +68,11 @@ export class SqliteOutbox implements Outbox {
   async deadLetters({ limit, after }: Parameters<Outbox["deadLetters"]>[0]): Promise<readonly DeadMessage[]> {
     return this.#context
       .read((statements) => statements.readDead.all(Number(after ?? 0), limit))
-      .map((row) => ({ ...messageOf(row), error: row.error as string, diedAt: row.died_at as number }));
+      .map((row) => ({
+        ...messageOf(row.id, row),
+        error: row.error as string,
+        diedAt: row.died_at as number,
+      }));
   }
 
   async requeue(ids: readonly string[]): Promise<number> {
@@ -178,17 +183,4 @@ function settleOne(
     default:
       return delivery satisfies never;
   }
-}
-
-function messageOf(row: Row): Message {
-  return {
-    id: String(row.id),
-    topic: row.topic as string,
-    partition: row.partition_key as string | null,
-    payload: row.payload as string,
-    key: row.message_key as string,
-    correlationId: row.correlation_id as string,
-    attempts: row.attempts as number,
-    createdAt: row.created_at as number,
-  };
 }

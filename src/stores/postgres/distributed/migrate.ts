@@ -1,5 +1,4 @@
-import { ConfigError } from "../../../core/errors.ts";
-import { loadMigrations } from "../../migrations.ts";
+import { loadMigrations, refuseNewer } from "../../migrations.ts";
 import type { Query } from "../database.ts";
 import { hasCode } from "../errors.ts";
 import { laneCount } from "../outbox.ts";
@@ -15,13 +14,7 @@ export async function migrateDistributed(query: Query): Promise<{ applied: strin
   await define(query, createMemory);
   const rows = await query<{ id: number }>("SELECT id FROM latchkey_dist_migrations");
   const before = new Set(rows.map(({ id }) => id));
-  const newest = Math.max(0, ...before);
-  if (newest > known.length) {
-    throw new ConfigError(
-      `the Latchkey tables in this database are at version ${newest}, and this Latchkey knows versions up to ` +
-        `${known.length}: upgrade latchkey in this process`,
-    );
-  }
+  refuseNewer(before, known.length);
   const applied: string[] = [];
   for (const { id, name, sql } of known) {
     if (before.has(id)) continue;
