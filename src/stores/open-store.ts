@@ -85,10 +85,16 @@ async function openSqlite(url: string, options: OpenStoreOptions): Promise<Store
 async function openPostgres(url: string, options: OpenStoreOptions): Promise<Store> {
   const { Pool } = (await driver("pg", () => import("pg"))).default;
   const { migrate, postgresStore } = await import("./postgres/store.ts");
+  const { engine = "postgres", partitioned = false } = options.postgres ?? {};
+  if (options.migrate && partitioned) {
+    throw new ConfigError(
+      'a partitioned table is made by migrate(pool, { partitioned: "day" | "hour" }) from latchkey/postgres: leave out migrate here',
+    );
+  }
   const pool = new Pool({ connectionString: url });
   return opened({
     store: () => postgresStore(pool, options.postgres),
-    prepare: options.migrate ? () => migrate(pool) : undefined,
+    prepare: options.migrate ? () => migrate(pool, { engine }) : undefined,
     end: () => pool.end(),
   });
 }

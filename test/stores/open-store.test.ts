@@ -81,6 +81,23 @@ describe.each(Object.entries(kinds))("a store by a URL with %s", (kind, start) =
   });
 });
 
+describe("what is asked for with a URL", () => {
+  it("a distributed engine gets its own tables", async () => {
+    const database = await freshDatabase();
+    const store = await openStore(database.url, { migrate: true, postgres: { engine: "distributed" } });
+    const wanted = request();
+    await store.settle(await leaseOf(store, wanted), complete);
+    expect((await store.reserve(again(wanted))).kind).toBe("replay");
+    await store.close();
+    await database.drop();
+  });
+
+  it("tables in partitions are not made by the way, because nobody has said how long a partition is", async () => {
+    const opened = openStore("postgres://localhost/db", { migrate: true, postgres: { partitioned: true } });
+    await expect(opened).rejects.toThrow(/made by migrate\(pool, \{ partitioned/);
+  });
+});
+
 describe("a URL that names no store", () => {
   it.each([
     ["", /begins with its kind: use memory:, sqlite/],

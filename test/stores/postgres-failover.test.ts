@@ -166,6 +166,19 @@ it("a connection to a host that has vanished is given up, and the pool gets othe
   expect(await store.settle(lease, complete)).toMatchObject({ kind: "settled" });
 });
 
+it("a phase whose host has vanished is given up, and its connection with it", async () => {
+  const pool = pgPool({ max: 1 });
+  const store = new PostgresStore(pgDatabase(pool, { silentMs: 300 }), {});
+  const lease = await leaseOf(store, request());
+  const phase = store.transact(
+    lease,
+    () => proxy.strand(),
+    () => ({ progress: [], onCrash: "retry", messages: [] }),
+  );
+  await expect(phase).rejects.toThrow(StoreError);
+  expect(await store.settle(lease, complete)).toMatchObject({ kind: "settled" });
+});
+
 it("a pool's own limit for statements counts instead", async () => {
   const pool = pgPool({ max: 1, query_timeout: 200 });
   const store = postgresStore(pool);

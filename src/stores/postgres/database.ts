@@ -13,13 +13,17 @@ export interface Database<Tx = unknown> {
    * Runs `work` in one transaction on one connection, and hands it the driver's own client for that transaction.
    * Rejects with what `work` threw only after it was rolled back.
    */
-  transaction<T>(
-    work: (query: Query, tx: Tx) => Promise<T>,
-    options?: { readonly beginWith?: string },
-  ): Promise<T>;
+  transaction<T>(work: (query: Query, tx: Tx) => Promise<T>, options?: TransactionOptions): Promise<T>;
   /** Called after a server has refused to write: connections that lead there are to be closed. */
   leaveReadOnly(): void;
   readonly push: PushSource;
+}
+
+export interface TransactionOptions {
+  /** Sent with the BEGIN. */
+  readonly beginWith?: string;
+  /** Whether a statement of `work` may take as long as it likes, as a change of tables does. */
+  readonly isLong?: boolean;
 }
 
 /** Postgres itself, or an engine of many machines that speaks its protocol and lacks some of what it has. */

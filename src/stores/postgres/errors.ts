@@ -73,6 +73,14 @@ const readOnlyTransaction = "25006";
 const badServerCodes: ReadonlySet<string> = new Set([readOnlyTransaction, "57P01", "57P02", "57P03"]);
 const connectionClass = "08";
 
+/** Whether it lost against another transaction, and all of it was rolled back. */
+export function isConflict(error: unknown): boolean {
+  return hasCode(error, (code) => conflicts.has(code));
+}
+
+/** A serialization failure; a deadlock. */
+const conflicts: ReadonlySet<string> = new Set(["40001", "40P01"]);
+
 export function hasCode(error: unknown, matches: (code: string) => boolean): boolean {
   let said = error;
   for (let depth = 0; depth < causesMax && typeof said === "object" && said !== null; depth += 1) {

@@ -31,25 +31,28 @@ export async function migrate(
 ): Promise<{ applied: string[] }> {
   const { partitioned, engine } = checked(options);
   if (engine === "distributed") return migrateDistributed(databaseOf(client, engine).query);
-  return databaseOf(client).transaction(async (query) => {
-    await query(takeTurns);
-    const appliedBefore = await appliedMigrations(query);
-    const known = loadMigrations(new URL("./migrations/", import.meta.url));
-    refuseNewer(appliedBefore, known.length);
-    const applied: string[] = [];
-    for (const { id, name, sql } of known) {
-      if (appliedBefore.has(id)) continue;
-      await query(sql);
-      await query(remember, [id, name]);
-      applied.push(`${String(id).padStart(4, "0")}_${name}`);
-    }
-    await partition(query, {
-      wanted: partitioned,
-      isNew: appliedBefore.size === 0,
-      hasChanged: applied.length > 0,
-    });
-    return { applied };
-  });
+  return databaseOf(client).transaction(
+    async (query) => {
+      await query(takeTurns);
+      const appliedBefore = await appliedMigrations(query);
+      const known = loadMigrations(new URL("./migrations/", import.meta.url));
+      refuseNewer(appliedBefore, known.length);
+      const applied: string[] = [];
+      for (const { id, name, sql } of known) {
+        if (appliedBefore.has(id)) continue;
+        await query(sql);
+        await query(remember, [id, name]);
+        applied.push(`${String(id).padStart(4, "0")}_${name}`);
+      }
+      await partition(query, {
+        wanted: partitioned,
+        isNew: appliedBefore.size === 0,
+        hasChanged: applied.length > 0,
+      });
+      return { applied };
+    },
+    { isLong: true },
+  );
 }
 
 /** The eight letters of "latchkey" as a number. Released with the transaction, so a transaction pool is no trouble. */

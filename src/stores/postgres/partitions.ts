@@ -97,7 +97,10 @@ export class PartitionReaper implements Reaper {
           return true;
         },
         // The statistics of a partition may be missing, and a scan of all of it must not happen under the lock.
-        { beginWith: `SET LOCAL lock_timeout = ${lockTimeoutMs}; SET LOCAL enable_seqscan = off` },
+        {
+          beginWith: `SET LOCAL lock_timeout = ${lockTimeoutMs}; SET LOCAL enable_seqscan = off`,
+          isLong: true,
+        },
       );
     } catch (error) {
       if ((error as { code?: unknown }).code === lockNotAvailable) return false;

@@ -1,5 +1,5 @@
 import { type BatchFunction, type BatchParameter, batchStatement, binaryArray } from "./arrays.ts";
-import type { Batch, Connection, Database, Parameter, Query, Row } from "./database.ts";
+import type { Batch, Connection, Database, Parameter, Query, Row, TransactionOptions } from "./database.ts";
 import { isOfBadServer } from "./errors.ts";
 import { NamedStatements } from "./named.ts";
 import { leavingReadOnly } from "./read-only.ts";
@@ -112,7 +112,7 @@ function ignore(): void {}
 async function transaction<T>(
   pool: PgPool,
   work: (query: Query, tx: PgClient) => Promise<T>,
-  { beginWith, query_timeout }: { readonly beginWith?: string; readonly query_timeout: number },
+  { beginWith, isLong, query_timeout }: TransactionOptions & { readonly query_timeout: number },
 ): Promise<T> {
   const client = await pool.connect();
   client.on("error", ignore);
@@ -121,7 +121,7 @@ async function transaction<T>(
   let unfit = false;
   try {
     await say(beginWith === undefined ? "BEGIN" : `BEGIN; ${beginWith}`);
-    const result = await work(queryOf(client), client);
+    const result = await work(queryOf(client, isLong ? undefined : query_timeout), client);
     await say("COMMIT");
     return result;
   } catch (error) {
@@ -165,7 +165,13 @@ function connectionOf(client: PgClient): Connection {
 }
 
 /** Without parameters a text may hold several statements, and migrations do. */
-function queryOf(client: PgClient): Query {
-  return async <R extends Row>(text: string, parameters?: readonly Parameter[]) =>
-    (await client.query(text, parameters && [...parameters])).rows as R[];
+function queryOf(client: PgClient, query_timeout?: number): Query {
+  return async <R extends Row>(text: string, parameters?: readonly Parameter[]) => {
+    const values = parameters && [...parameters];
+    const answer =
+      query_timeout === undefined || values === undefined
+        ? await client.query(text, values)
+        : await client.query({ text, values, query_timeout });
+    return answer.rows as R[];
+  };
 }

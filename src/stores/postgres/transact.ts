@@ -4,7 +4,7 @@ import { encodeProgress } from "../../core/phase.ts";
 import { encodeResponse } from "../../core/response.ts";
 import type { Lease, PhaseCommit, TransactAnswer } from "../../core/store.ts";
 import type { Database, Parameter, Query } from "./database.ts";
-import { isReadOnly, storeError } from "./errors.ts";
+import { isConflict, isReadOnly, storeError } from "./errors.ts";
 import { messagesJson } from "./outbox.ts";
 import { durationMs } from "./rows.ts";
 import { markTransaction, phase } from "./statements/phases.ts";
@@ -63,6 +63,8 @@ export async function inTransaction<Tx, T>(
     if (isReadOnly(error)) database.leaveReadOnly();
     // Only what the business code threw is thrown on as it is, and only if it was rolled back.
     if (thrown !== undefined && thrown.error === error) throw error;
+    // What has lost against another transaction was rolled back for certain: the phase has failed, and nothing is in doubt.
+    if (isConflict(error)) throw error;
     throw storeError(error);
   }
 }

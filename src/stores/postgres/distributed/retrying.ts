@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { hasCode } from "../errors.ts";
+import { isConflict } from "../errors.ts";
 
 /**
  * Carries something out again that lost against another transaction. These engines refuse it where Postgres would wait,
@@ -10,14 +10,11 @@ export async function retrying<T>(attempt: () => Promise<T>): Promise<T> {
     try {
       return await attempt();
     } catch (error) {
-      if (failures === retriesMax || !hasCode(error, (code) => conflicts.has(code))) throw error;
+      if (failures === retriesMax || !isConflict(error)) throw error;
       await sleep(Math.random() * Math.min(delayMs * 2 ** failures, delayMsMax));
     }
   }
 }
-
-/** A serialization failure; a deadlock. */
-const conflicts: ReadonlySet<string> = new Set(["40001", "40P01"]);
 
 const retriesMax = 12; // Two seconds and a half at most, half of the time within which the engine wants an answer.
 const delayMs = 4;
