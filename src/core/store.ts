@@ -29,8 +29,11 @@ export interface Store<Tx = unknown> {
   /** Ends a lease. Only the holder of the current fence can; anybody else is told that it lost. */
   settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer>;
 
-  /** Extends leases, all in one round trip; answers in the order of the leases. */
-  renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]>;
+  /**
+   * Extends leases, all in one round trip where the store can; answers in the order of the leases. Undefined: what became
+   * of this one is not known, because only a part of the store could be asked.
+   */
+  renew(leases: readonly Lease[], leaseMs: number): Promise<readonly (RenewAnswer | undefined)[]>;
 
   /** Writes down how far an execution has come, and what its crash would mean from now on. */
   advance(lease: Lease, advance: Advance): Promise<RenewAnswer>;

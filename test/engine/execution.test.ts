@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ExecutionTimeoutError, LeaseLostError } from "../../src/core/errors.ts";
+import type { Store } from "../../src/core/store.ts";
+import { memoryStore } from "../../src/stores/memory/store.ts";
 import { answered, arrival, bodyOf, cluster, execution, leaseMs, pausable, response } from "./cluster.ts";
 
 describe("one execution", () => {
@@ -105,6 +107,30 @@ describe("the lease", () => {
     for (let index = 0; index < 20; index += 1) await engine.arrive(arrival({}, { key: `key-${index}` }));
     await clock.advance(leaseMs / 3);
     expect(store.calls.renew).toBe(1);
+  });
+
+  it("a lease of which the store does not know what became is told to stop in time, and no other", async () => {
+    const { clock, engine: start } = cluster({
+      store(clock) {
+        const whole = memoryStore({ clock: clock.now });
+        const renewAll = whole.renew.bind(whole);
+        // A part of the store cannot be asked: the one that has the second key.
+        const renew: Store["renew"] = async (leases, leaseMs) =>
+          (await renewAll(leases, leaseMs)).map((answer, index) =>
+            leases[index]?.key === "second" ? undefined : answer,
+          );
+        return Object.assign(whole, { renew });
+      },
+    });
+    const engine = start();
+    const [first, second] = await Promise.all(
+      ["first", "second"].map(async (key) => execution(await engine.arrive(arrival({}, { key })))),
+    );
+    await clock.advance(leaseMs - 1);
+    expect(second?.signal.aborted).toBe(false);
+    await clock.advance(leaseMs);
+    expect(second?.signal.reason).toBeInstanceOf(LeaseLostError);
+    expect(first?.signal.aborted).toBe(false);
   });
 
   it("a stale owner, paused past its lease, can neither complete nor release, and learns that it lost", async () => {

@@ -77,3 +77,18 @@ it("a truth that cannot be asked, or does not answer, is asked again by and by",
   known.current();
   expect(reads).toHaveLength(3);
 });
+
+it("a truth that keeps failing to tell its generation is reported once, with what it says", async () => {
+  const { known, reads, pass } = standing();
+  const warnings: string[] = [];
+  const heard = (warning: Error) => warnings.push(warning.message);
+  process.on("warning", heard);
+  known.listening();
+  for (let failure = 0; failure < 40; failure += 1) {
+    await reads[failure]?.answer(new Error("permission denied for table latchkey_busts"));
+    pass(250);
+    known.current();
+  }
+  process.off("warning", heard);
+  expect(warnings).toEqual([expect.stringMatching(/Redis is not used.*permission denied/)]);
+});

@@ -5,7 +5,7 @@ import { complete, leaseOf, request, useDatabase } from "./postgres-support.ts";
 
 const database = useDatabase();
 
-it("a generation names the timeline, the table and the last bust, so that no other database has it", async () => {
+it("a generation names the life of the server, the table and the last bust, so that no other database has it", async () => {
   const generations: string[] = [];
   for (const schema of ["blue", "green"]) {
     await database.query(`CREATE SCHEMA ${schema}`);
@@ -13,8 +13,8 @@ it("a generation names the timeline, the table and the last bust, so that no oth
     await migrate(pool);
     const store = postgresStore(pool, { listen: true });
     const told = await store.bustGeneration?.();
-    expect(told?.generation).toMatch(/^[0-9A-F]{8}:\d+:[0-9a-f-]{36}$/);
-    generations.push(...(told?.generation.split(":").slice(1) ?? []));
+    expect(told?.generation).toMatch(/^[\d.]+:[0-9A-F]{8}:\d+:\d+:[0-9a-f-]{36}$/);
+    generations.push(...(told?.generation.split(":").slice(3) ?? []));
     await store.close();
     await pool.end();
   }

@@ -36,7 +36,7 @@ export class Executions {
     { fingerprint, leaseMs }: ReserveRequest,
     { now, leaseEndsAt }: { readonly now: number; readonly leaseEndsAt: number | undefined },
   ): void {
-    if (this.#byLease.size >= executionsMax) this.#forgetLost(now);
+    if (this.#byLease.size >= executionsMax) this.forgetLost(now);
     if (this.#byLease.size >= executionsMax) return;
     const name = nameOf(lease);
     this.#byLease.set(name, {
@@ -85,7 +85,8 @@ export class Executions {
     return this.#byLease.values();
   }
 
-  #forgetLost(now: number): void {
+  /** Those whose owner has let go of them without a word. */
+  forgetLost(now: number): void {
     for (const { name, forgetAt } of this.#byLease.values()) {
       if (forgetAt <= now) this.#byLease.delete(name);
     }

@@ -48,9 +48,13 @@ export class Pledges {
     this.#timer = undefined;
     if (this.#executions.size === 0) return;
     const now = this.#clocks.steady();
+    this.#executions.forgetLost(now);
     for (const execution of this.#executions.all()) {
       if (now - execution.startedAt < longMs || now < execution.lookAt) continue;
-      execution.lookAt = now + lookMs;
+      // Nothing could be pledged for it.
+      if (execution.endings > 0 || execution.leaseEndsAt === undefined) continue;
+      // Looking more often than a pledge would last is of no use, and many who take long would keep Redis busy.
+      execution.lookAt = now + Math.max(lookMs, (now - execution.startedAt) / shareOfAge);
       void this.#look(execution);
     }
     this.watch();

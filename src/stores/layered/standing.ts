@@ -21,6 +21,7 @@ export class Standing implements BustListener {
   #epoch = 0;
   /** Until then, on the steady clock, nobody reads: somebody does already, or the truth cannot be asked. */
   #readAgainAt = 0;
+  #failures = 0;
 
   constructor(read: () => Promise<BustGeneration>, clocks: Clocks) {
     this.#read = read;
@@ -51,6 +52,14 @@ export class Standing implements BustListener {
     this.#forget();
   }
 
+  #warn(error: unknown): void {
+    const reason = error instanceof Error ? error.message : String(error);
+    process.emitWarning(
+      `Redis is not used in front of the store, because the store does not tell the generation of its answers: ${reason}`,
+      { code: "LATCHKEY_LAYERED" },
+    );
+  }
+
   #forget(): void {
     this.#epoch += 1;
     this.#known = undefined;
@@ -65,15 +74,21 @@ export class Standing implements BustListener {
     try {
       const { generation, now } = await this.#read();
       this.#readAgainAt = 0;
+      this.#failures = 0;
       if (epoch === this.#epoch) {
         this.#known = { generation, clock: new TruthClock(this.#clocks, { now, askedAt }) };
       } else if (this.#isListening) await this.#refresh();
-    } catch {
-      // The truth says so itself to whoever asks it for more than this.
+    } catch (error) {
+      // The truth says so itself to whoever asks it for more than this, unless only this is what it cannot tell.
       this.#readAgainAt = this.#clocks.steady() + retryMs;
+      this.#failures += 1;
+      if (this.#failures === failuresToWarn) this.#warn(error);
     }
   }
 }
+
+/** Some seconds: a restart of the truth is no news. */
+const failuresToWarn = 20;
 
 /** Two clocks come apart by some milliseconds in that time, and one statement costs nothing at this rate. */
 const refreshAfterMs = 5_000;

@@ -103,7 +103,8 @@ export class RedisStore implements Store<never> {
     return this.#records.settle(lease, settlement);
   }
 
-  async renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]> {
+  /** A part of a cluster that is down must not cost the others their leases. */
+  async renew(leases: readonly Lease[], leaseMs: number): Promise<readonly (RenewAnswer | undefined)[]> {
     const { names } = this.#server;
     const parts = new Map<number, number[]>();
     for (const [nth, lease] of leases.entries()) {
@@ -112,8 +113,8 @@ export class RedisStore implements Store<never> {
       if (part === undefined) parts.set(bucket, [nth]);
       else part.push(nth);
     }
-    const answers: RenewAnswer[] = leases.map(() => "lost");
-    await Promise.all(
+    const answers: (RenewAnswer | undefined)[] = leases.map(() => undefined);
+    const told = await Promise.allSettled(
       [...parts.values()]
         .flatMap((part) => chunksOf(part, renewedMax))
         .map(async (part) => {
@@ -124,6 +125,8 @@ export class RedisStore implements Store<never> {
           for (const [at, nth] of part.entries()) answers[nth] = held[at] ?? "lost";
         }),
     );
+    const [first] = told;
+    if (first?.status === "rejected" && told.every(({ status }) => status === "rejected")) throw first.reason;
     return answers;
   }
 
