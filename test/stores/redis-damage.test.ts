@@ -1,0 +1,99 @@
+import { Redis } from "ioredis";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import type { ReserveRequest, Store } from "../../src/core/store.ts";
+import { nameOf } from "../../src/stores/redis/names.ts";
+import { RedisStore, type RedisStoreSeams } from "../../src/stores/redis/redis-store.ts";
+import { complete, created, lease, suspend } from "../../src/testing/contract/requests.ts";
+import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import { again, request } from "../support/reserve-request.ts";
+
+let server: RedisServer;
+let client: Redis;
+const stores: Store[] = [];
+let prefixes = 0;
+let tag = "";
+
+beforeAll(async () => {
+  server = await startRedis();
+  client = new Redis(server.url);
+});
+
+afterEach(async () => {
+  for (const store of stores.splice(0)) await store.close();
+});
+
+afterAll(async () => {
+  client?.disconnect();
+  await server?.stop();
+});
+
+/** A store on keys of its own. */
+function open(seams: RedisStoreSeams = {}): RedisStore {
+  prefixes += 1;
+  const prefix = `damage-${prefixes}`;
+  tag = `{${prefix}:0}`;
+  const store = new RedisStore(client, { prefix, warn: () => {} }, seams);
+  stores.push(store);
+  return store;
+}
+
+async function execute(store: Store, response = created): Promise<ReserveRequest> {
+  const asked = request();
+  await store.settle(await lease(store, asked), complete(response));
+  return asked;
+}
+
+const keyOf = (asked: ReserveRequest) => tag + nameOf(asked);
+const backoff = { baseMs: 600_000, capMs: 600_000 };
+
+describe("an index that is wrong", () => {
+  it("is put right, and does not keep the sweeper from what stands behind", async () => {
+    let now = Date.now();
+    const store = open({ clock: () => now });
+    const settled = await Promise.all(Array.from({ length: 250 }, () => execute(store)));
+    for (const [nth, asked] of settled.entries()) await client.zadd(`${tag}@sweep`, 1 + nth, nameOf(asked));
+    const [dead, alive] = [request({ leaseMs: 50 }), request()];
+    await store.reserve(dead);
+    await store.reserve(alive);
+    await client.zadd(`${tag}@sweep`, 1, nameOf(alive));
+    now += 100;
+    expect(await store.sweep({ limit: 10, unclaimed: created })).toMatchObject({ unknown: 1 });
+    expect((await store.read(dead)).record?.state).toBe("unknown");
+    expect(await client.zcard(`${tag}@sweep`)).toBe(1);
+    expect(Number(await client.zscore(`${tag}@sweep`, nameOf(alive)))).toBe(now - 100 + alive.leaseMs);
+  });
+
+  it("does not change a lease: what is in progress is not claimed as unknown, or to be resumed", async () => {
+    let now = Date.now();
+    const store = open({ clock: () => now });
+    const asked = request();
+    await store.settle(await lease(store, asked), { ...suspend, reconcileAfterMs: 0 });
+    await client.del(keyOf(asked));
+    const held = await lease(store, again(asked));
+    await client.zadd(`${tag}@resume`, 1, nameOf(asked));
+    await client.set(`${tag}q${nameOf(asked)}`, "");
+    const { record } = await store.read(asked);
+    now += 1;
+    expect(await store.claimUnknown({ limit: 10, backoff })).toEqual([]);
+    expect(await store.claimResumable({ limit: 10, attemptsMax: 5, backoff })).toEqual({
+      claimed: [],
+      gaveUp: 0,
+    });
+    expect((await store.read(asked)).record).toEqual(record);
+    expect(await client.exists(`${tag}@unknown`, `${tag}@resume`)).toBe(0);
+    expect((await store.settle(held, complete())).kind).toBe("settled");
+  });
+
+  it("records of a newer version do not keep workers from what stands behind", async () => {
+    let now = Date.now();
+    const store = open({ clock: () => now });
+    for (const isNewer of [true, true, true, false]) {
+      const asked = request();
+      await store.settle(await lease(store, asked), { ...suspend, reconcileAfterMs: 0 });
+      if (isNewer) await client.setrange(keyOf(asked), 0, "\t");
+      now += 1;
+    }
+    expect(await store.claimUnknown({ limit: 2, backoff })).toHaveLength(1);
+    expect(await client.zcard(`${tag}@unknown`)).toBe(4);
+  });
+});
