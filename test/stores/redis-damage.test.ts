@@ -1,9 +1,18 @@
 import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { StoreError } from "../../src/core/errors.ts";
 import type { ReserveRequest, Store } from "../../src/core/store.ts";
 import { nameOf } from "../../src/stores/redis/names.ts";
 import { RedisStore, type RedisStoreSeams } from "../../src/stores/redis/redis-store.ts";
-import { complete, created, lease, suspend } from "../../src/testing/contract/requests.ts";
+import {
+  complete,
+  created,
+  kept,
+  lease,
+  release,
+  someProgress,
+  suspend,
+} from "../../src/testing/contract/requests.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { again, request } from "../support/reserve-request.ts";
 
@@ -97,3 +106,65 @@ describe("an index that is wrong", () => {
     expect(await client.zcard(`${tag}@unknown`)).toBe(4);
   });
 });
+
+describe("a record that cannot be decoded", () => {
+  it("fails whoever asks for it, and spoils nothing for those who came with it", async () => {
+    const store = open({ aloneMax: 0 });
+    const [newer, good] = [await execute(store), await execute(store)];
+    const halfDone = request({ onCrash: "retry" });
+    const held = await lease(store, halfDone);
+    await store.advance(held, { progress: someProgress, onCrash: "resume" });
+    await store.settle(held, release);
+    await damage(newer, '{"v":1', '{"v":9');
+    await damage(halfDone, "[", "!");
+    const fresh = [request(), request()];
+    const answers = await Promise.allSettled(
+      [again(newer), again(halfDone), again(good), ...fresh].map((asked) => store.reserve(asked)),
+    );
+    expect(answers.slice(0, 2)).toEqual([
+      { status: "rejected", reason: expect.any(StoreError) },
+      { status: "rejected", reason: expect.any(StoreError) },
+    ]);
+    expect(answers.slice(2)).toMatchObject(
+      ["replay", "execute", "execute"].map((kind) => ({ status: "fulfilled", value: { kind } })),
+    );
+  });
+
+  it("does not keep what was claimed with it from a worker", async () => {
+    let now = Date.now();
+    const store = open({ clock: () => now });
+    const [bad, good] = [request({ request: kept }), request({ request: kept })];
+    for (const asked of [bad, good]) {
+      const held = await lease(store, asked);
+      await store.advance(held, { progress: someProgress, onCrash: "resume" });
+      await store.settle(held, { ...release, resumeAfterMs: 0 });
+    }
+    const unknown = [request(), request()] as const;
+    for (const asked of unknown) {
+      const held = await lease(store, asked);
+      await store.advance(held, { progress: someProgress, onCrash: "reconcile" });
+      await store.settle(held, { ...suspend, reconcileAfterMs: 0 });
+    }
+    await damage(bad, "[", "!");
+    await damage(unknown[0], "[", "!");
+    now += 1;
+    const resumable = await store.claimResumable({ limit: 10, attemptsMax: 5, backoff });
+    expect(resumable.claimed.map(({ record }) => record.key)).toEqual([good.key]);
+    const asked = await store.claimUnknown({ limit: 10, backoff });
+    expect(asked.map(({ key }) => key)).toEqual([unknown[1].key]);
+    // Once it is alone, somebody has to be told.
+    await store.settle(await lease(store, again(good)), complete());
+    await store.resolve(unknown[1], 1, complete(), "Ada");
+    now += backoff.capMs;
+    await expect(store.claimResumable({ limit: 10, attemptsMax: 5, backoff })).rejects.toThrow();
+    await expect(store.claimUnknown({ limit: 10, backoff })).rejects.toThrow();
+  });
+});
+
+/** Puts other bytes into a record. */
+async function damage(asked: ReserveRequest, from: string, to: string): Promise<void> {
+  const value = await client.getBuffer(keyOf(asked));
+  const at = value?.indexOf(from) ?? -1;
+  if (at < 0) throw new Error(`there is no ${from} in the record`);
+  await client.setrange(keyOf(asked), at, to);
+}
