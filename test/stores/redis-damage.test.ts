@@ -161,6 +161,30 @@ describe("a record that cannot be decoded", () => {
   });
 });
 
+describe("a batch", () => {
+  it("of retries of large answers is answered in many short scripts, and everybody is answered", async () => {
+    const store = open({ aloneMax: 0 });
+    const large = { ...created, body: new Uint8Array(100 * 1024).fill(7) };
+    const settled = await Promise.all(Array.from({ length: 20 }, () => execute(store, large)));
+    const asked = [...settled.map((each) => again(each)), request(), request()];
+    await client.config("RESETSTAT");
+    const answers = await Promise.all(asked.map((each) => store.reserve(each)));
+    for (const answer of answers.slice(0, 20)) {
+      if (answer.kind !== "replay" || answer.response.kind !== "full") throw new Error("expected the answer");
+      expect(Buffer.compare(answer.response.body, large.body)).toBe(0);
+    }
+    expect(answers.slice(20)).toMatchObject([{ kind: "execute" }, { kind: "execute" }]);
+    // Two answers of this size fit into one script.
+    expect(await callsOf("evalsha")).toBeGreaterThan(10);
+  });
+});
+
+/** How often a command was called since the counts began. */
+async function callsOf(command: string): Promise<number> {
+  const counts = await client.info("commandstats");
+  return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(counts)?.[1] ?? 0);
+}
+
 /** Puts other bytes into a record. */
 async function damage(asked: ReserveRequest, from: string, to: string): Promise<void> {
   const value = await client.getBuffer(keyOf(asked));

@@ -222,6 +222,8 @@ export function reservationOf(replies: Replies, request: ReserveRequest): Reserv
       return { kind: "unknown", retryAfterMs: replies.time(), discovered: replies.byte() === 1 };
     case 7:
       return unreadable(replies.byte());
+    case 9:
+      return new StoreError("too much was asked for at once: nothing was done");
     default:
       return new StoreError(
         "Redis came to this request only when nobody waited for it any more: nothing was done",
