@@ -177,6 +177,20 @@ describe("a batch", () => {
     // Two answers of this size fit into one script.
     expect(await callsOf("evalsha")).toBeGreaterThan(10);
   });
+
+  it("that a server without memory refuses still answers the retries in it", async () => {
+    const store = open({ aloneMax: 0 });
+    const settled = await Promise.all(Array.from({ length: 10 }, () => execute(store)));
+    await client.config("SET", "maxmemory", "1mb");
+    try {
+      const answers = await Promise.allSettled(
+        [...settled.map((each) => again(each)), request()].map((each) => store.reserve(each)),
+      );
+      expect(answers.map(({ status }) => status)).toEqual([...settled.map(() => "fulfilled"), "rejected"]);
+    } finally {
+      await client.config("SET", "maxmemory", "0");
+    }
+  });
 });
 
 /** How often a command was called since the counts began. */
