@@ -4,9 +4,10 @@ import { StoreError } from "../../src/core/errors.ts";
 import type { Store } from "../../src/core/store.ts";
 import { Names, nameOf } from "../../src/stores/redis/names.ts";
 import { redisStore } from "../../src/stores/redis/store.ts";
-import { complete } from "../../src/testing/contract/requests.ts";
+import { complete, created, kept, lease, suspend } from "../../src/testing/contract/requests.ts";
 import { type RedisCluster, startRedisCluster } from "../support/redis-server.ts";
 import { again, request } from "../support/reserve-request.ts";
+import { eventually } from "./postgres-support.ts";
 import { ioredisCluster, nodeRedisCluster } from "./redis-support.ts";
 
 let cluster: RedisCluster;
@@ -75,12 +76,47 @@ for (const [library, open] of Object.entries({ ioredis: ioredisCluster, redis: n
   }, 30_000);
 }
 
+it("while a slot moves nothing is written in part either where a request or the list of a minute is elsewhere", async () => {
+  const { client, end } = ioredisCluster(cluster);
+  const store = redisStore(client, { prefix: "parts", buckets: 1, warn: () => {} });
+  const tag = "{parts:0}";
+  // So that every key that a script may write to is there, but for those in question.
+  await store.settle(await lease(store, request()), suspend);
+  await store.reserve(request({ mode: "accept", request: kept }));
+  await store.settle(await lease(store, request()), complete(created, 1));
+  await eventually(async () => (await store.reap({ limit: 1, expiry: "soft" })).expired === 1);
+  const [keeping, plain] = [request({ request: kept }), request()];
+  const held = [await lease(store, keeping), await lease(store, plain)] as const;
+  await store.settle(await lease(store, request()), complete(created, settledMs));
+
+  const { from, to, slot } = await nodesOf(tag);
+  const contents = async () => {
+    const keys = await from.client.cluster("GETKEYSINSLOT", slot, 1_000);
+    return Promise.all(keys.sort().map(async (key) => [key, await from.client.dump(key)] as const));
+  };
+  await to.client.cluster("SETSLOT", slot, "IMPORTING", from.id);
+  await from.client.cluster("SETSLOT", slot, "MIGRATING", to.id);
+  await move([`${tag}q${nameOf(keeping)}`], from, to);
+  const before = await contents();
+  await expect(store.settle(held[0], complete(created, settledMs))).rejects.toThrow(StoreError);
+  await expect(store.settle(held[1], complete(created, 2 * settledMs))).rejects.toThrow(StoreError);
+  await expect(store.reserve(request({ request: kept }))).rejects.toThrow(StoreError);
+  expect(await contents()).toEqual(before);
+
+  await move(await from.client.cluster("GETKEYSINSLOT", slot, 1_000), from, to);
+  for (const node of [to, from]) await node.client.cluster("SETSLOT", slot, "NODE", to.id);
+  for (const each of held) expect((await store.settle(each, complete())).kind).toBe("settled");
+  expect(await to.client.exists(`${tag}q${nameOf(keeping)}`)).toBe(0);
+  expect(await to.client.zcard(`${tag}@sweep`)).toBe(1);
+  await store.close();
+  await end();
+}, 30_000);
+
+const settledMs = 3_600_000;
+
 async function execute(store: Store) {
   const asked = request();
-  const reservation = await store.reserve(asked);
-  if (reservation.kind !== "execute")
-    throw new Error(`expected the right to execute, got ${reservation.kind}`);
-  await store.settle(reservation.lease, complete());
+  await store.settle(await lease(store, asked), complete());
   return asked;
 }
 

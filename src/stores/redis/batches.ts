@@ -75,11 +75,19 @@ interface Line {
 
 function lineOf(server: Server, options: { readonly aloneMax?: number }): Line {
   return {
-    // A script that the server refuses as a whole would be refused for each of its calls.
-    gathering: new Gathering({ isRefusal: () => false, ...options }),
+    gathering: new Gathering({ isRefusal: isBeforeWriting, ...options }),
     reserving: new Reserving(server),
     settling: new Settling(server),
   };
+}
+
+/**
+ * Whether a script was refused at its first write, because the server takes no writes now. Those of its calls that write
+ * nothing, as retries of what is settled do, can still be answered.
+ */
+function isBeforeWriting(error: unknown): boolean {
+  const cause = error instanceof StoreError ? error.cause : undefined;
+  return cause instanceof Error && /^(OOM|MISCONF|NOREPLICAS|READONLY) /.test(cause.message);
 }
 
 class Reserving implements Verb<ReserveCall, Reservation> {

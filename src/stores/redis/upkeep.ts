@@ -53,20 +53,22 @@ export class Upkeep {
       auditActors.completer,
       auditReasons.gaveUp,
     ].map(String);
-    const claimed: Resumable[] = [];
+    const claims = new Claims<Resumable>();
     let gaveUp = 0;
     await this.#walk("claimResumable", limit, args, (reply) => {
       const [count, ...found] = listOf(reply);
       gaveUp += Number(count);
       for (let at = 0; at < found.length; at += 3) {
         const [name, record, request] = found.slice(at, at + 3).map(bufferOfReply);
-        const resumable = decodeRecord(idOf(String(name)), record ?? Buffer.alloc(0));
-        if (resumable?.state !== "pending" && resumable?.state !== "failed_retryable") continue;
-        claimed.push({ record: resumable, request: unpackRequest(request ?? Buffer.alloc(0)) });
+        claims.add(() => {
+          const resumable = decodeRecord(idOf(String(name)), record ?? Buffer.alloc(0));
+          if (resumable?.state !== "pending" && resumable?.state !== "failed_retryable") return undefined;
+          return { record: resumable, request: unpackRequest(request ?? Buffer.alloc(0)) };
+        });
       }
       return Number(count) + found.length / 3;
     });
-    return { claimed, gaveUp };
+    return { claimed: gaveUp > 0 ? claims.readable : claims.all(), gaveUp };
   }
 
   async claimUnknown({
@@ -74,16 +76,18 @@ export class Upkeep {
     backoff,
   }: Omit<ClaimOptions, "attemptsMax">): Promise<readonly UnknownRecord[]> {
     const args = [backoff.baseMs, backoff.capMs, backoffDoublingsMax].map(String);
-    const claimed: UnknownRecord[] = [];
+    const claims = new Claims<UnknownRecord>();
     await this.#walk("claimUnknown", limit, args, (reply) => {
       const found = listOf(reply).map(bufferOfReply);
       for (let at = 0; at < found.length; at += 2) {
-        const record = decodeRecord(idOf(String(found[at])), found[at + 1] ?? Buffer.alloc(0));
-        if (record?.state === "unknown") claimed.push(record);
+        claims.add(() => {
+          const record = decodeRecord(idOf(String(found[at])), found[at + 1] ?? Buffer.alloc(0));
+          return record?.state === "unknown" ? record : undefined;
+        });
       }
       return found.length / 2;
     });
-    return claimed;
+    return claims.all();
   }
 
   async reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
@@ -129,6 +133,30 @@ export class Upkeep {
       }
     }
     if (trouble !== undefined && left === limit) throw trouble;
+  }
+}
+
+/**
+ * What was claimed. One record that cannot be read must not keep the others from whoever has claimed them; it comes back
+ * after its back-off.
+ */
+class Claims<T> {
+  readonly readable: T[] = [];
+  #trouble: unknown;
+
+  add(decode: () => T | undefined): void {
+    try {
+      const claimed = decode();
+      if (claimed !== undefined) this.readable.push(claimed);
+    } catch (error) {
+      this.#trouble ??= error;
+    }
+  }
+
+  /** Throws if there was something, and none of it can be read. */
+  all(): readonly T[] {
+    if (this.readable.length === 0 && this.#trouble !== undefined) throw this.#trouble;
+    return this.readable;
   }
 }
 

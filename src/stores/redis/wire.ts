@@ -198,13 +198,17 @@ export function reservationOf(replies: Replies, request: ReserveRequest): Reserv
       const { scope, key, owner } = request;
       const fence = replies.fence();
       const createdAt = replies.time();
-      const progress = decodeProgress(replies.bytes().toString() || null);
-      return { kind: "execute", after, lease: { scope, key, fence, owner }, progress, createdAt };
+      const bytes = replies.bytes();
+      return decoded(() => {
+        const progress = decodeProgress(bytes.toString() || null);
+        return { kind: "execute", after, lease: { scope, key, fence, owner }, progress, createdAt };
+      });
     }
     case 1: {
       const expiresAt = replies.time();
       const remainingMs = replies.time();
-      return { kind: "replay", expiresAt, remainingMs, response: unpackResponse(replies.bytes()) };
+      const bytes = replies.bytes();
+      return decoded(() => ({ kind: "replay", expiresAt, remainingMs, response: unpackResponse(bytes) }));
     }
     case 2:
       return { kind: "inFlight", retryAfterMs: replies.time() };
@@ -218,10 +222,22 @@ export function reservationOf(replies: Replies, request: ReserveRequest): Reserv
       return { kind: "unknown", retryAfterMs: replies.time(), discovered: replies.byte() === 1 };
     case 7:
       return unreadable(replies.byte());
+    case 9:
+      return new StoreError("too much was asked for at once: nothing was done");
     default:
       return new StoreError(
         "Redis came to this request only when nobody waited for it any more: nothing was done",
       );
+  }
+}
+
+/** One record that cannot be read must not spoil the answers that came with it. */
+function decoded(decode: () => Reservation): Reservation | StoreError {
+  try {
+    return decode();
+  } catch (error) {
+    if (error instanceof StoreError) return error;
+    return new StoreError(`a record cannot be read: ${String(error)}`, { cause: error });
   }
 }
 

@@ -24,7 +24,7 @@ local function replyUnknown(retryAfterMs, discovered)
   return struct.pack('>BI6B', 6, retryAfterMs, discovered)
 end
 local FIRST_REPLY = struct.pack('>BBI4I6I4', 0, AFTER_ABSENT, 1, now, 0)
-local PENDING_REPLY, ABSENT_REPLY, MISMATCH_REPLY, LATE_REPLY = '\3', '\4', '\5', '\8'
+local PENDING_REPLY, ABSENT_REPLY, MISMATCH_REPLY, LATE_REPLY, ALONE_REPLY = '\3', '\4', '\5', '\8', '\9'
 
 -- Whoever asked has given up: what would be granted now would be nobody's.
 if ARGV[5] ~= '' and now > tonumber(ARGV[5]) then
@@ -109,7 +109,33 @@ local function decide(r)
   return replyUnknown(r.reconcileAfterMs, 1)
 end
 
+-- Nobody else is served while a script runs, and it runs for as long as it takes to copy the answers that it repeats: some
+-- milliseconds for these. Past them whatever is longer than most records is not read any more, and has to be asked for
+-- alone. The first record never is.
+local COPIED_BYTES_MAX, SHORT_BYTES, READ_AT_ONCE = 262144, 2048, 16
+local copiedBytes, isFull = 0, false
+local values, readFrom, readTo = {}, 1, 0
+
+-- A record; false: there is none; nil: it has to be asked for alone.
+local function read(nth)
+  if nth > readTo then
+    if isFull then
+      if redis.call('STRLEN', KEYS[nth]) > SHORT_BYTES then return nil end
+      return redis.call('GET', KEYS[nth])
+    end
+    readFrom, readTo = nth, math.min(nth + READ_AT_ONCE - 1, RECORDS)
+    values = redis.call('MGET', unpack(KEYS, readFrom, readTo))
+  end
+  local value = values[nth - readFrom + 1]
+  if not value or #value <= SHORT_BYTES then return value end
+  isFull = isFull or (copiedBytes > 0 and copiedBytes + #value > COPIED_BYTES_MAX)
+  if isFull then return nil end
+  copiedBytes = copiedBytes + #value
+  return value
+end
+
 local function answer(value)
+  if value == nil then return ALONE_REPLY end
   if not value and mode == CLAIM then return ABSENT_REPLY end
   if not value and mode ~= ACCEPT then return takeFirst() end
   asked = decode(string.rep('\0', TIMES_BYTES) .. draft)
@@ -119,7 +145,6 @@ local function answer(value)
   return take(asked, AFTER_ABSENT, 0, 0, 0)
 end
 
-local values = redis.call('MGET', unpack(KEYS, 1, RECORDS))
 local replies = { struct.pack('>I6', now) }
 local calls, position = ARGV[7], 1
 for nth = 1, RECORDS do
@@ -130,7 +155,7 @@ for nth = 1, RECORDS do
   position = draftFrom + draftBytes + requestBytes
   draft = sub(calls, draftFrom, draftFrom + draftBytes - 1)
   request = requestBytes > 0 and sub(calls, draftFrom + draftBytes, position - 1) or ''
-  replies[nth + 1] = answer(values[nth])
+  replies[nth + 1] = answer(read(nth))
 end
 
 flush()

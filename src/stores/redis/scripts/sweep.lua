@@ -15,11 +15,11 @@ local by = ARGV[7]
 eachDue(KEYS[1], '@sweep', tonumber(ARGV[5]), function(key, r, ...)
   local from = STATE_NAMES[r.state]
   local reason
-  if r.state == IN_PROGRESS and r.at <= now then
+  if r.state == IN_PROGRESS then
     reason = ARGV[8]
     crash(r, reason, now, r.kept == 1)
     if r.state == UNKNOWN then unknown = unknown + 1 else retryable = retryable + 1 end
-  elseif r.state == PENDING and r.expiresAt <= now then
+  elseif r.state == PENDING then
     reason = ARGV[9]
     unclaimed = unclaimed + 1
     if r.progress ~= '' then
@@ -30,12 +30,10 @@ eachDue(KEYS[1], '@sweep', tonumber(ARGV[5]), function(key, r, ...)
       r.expiresAt = now + (r.expiresAt - r.createdAt)
       dropRequest(key, r)
     end
-  elseif r.state == FAILED and r.at == 0 and r.progress ~= '' and r.expiresAt <= now then
+  else
     reason = ARGV[10]
     unknown = unknown + 1
     suspend(r, reason, now)
-  else
-    return
   end
   r.owner = ''
   put(key, r, ...)

@@ -12,7 +12,8 @@
 -- · @audit · the channel !
 --#include clock
 local TAG_BYTES, PUBLISH, AUDIT_MAX = tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local RECORDS = #KEYS - (PUBLISH == 'SPUBLISH' and 6 or 0)
+local IS_CLUSTER = PUBLISH == 'SPUBLISH'
+local RECORDS = #KEYS - (IS_CLUSTER and 6 or 0)
 
 -- How long a settled record stays past its retention: as `expired`, so that its fence goes on, and for the reaper.
 local GRACE_MS = 3600000
@@ -147,8 +148,7 @@ local function listGoesAt(window, isSoft)
   return math.max((window + 1) * WINDOW_MS, now) + (isSoft and MEMORY_MS or GRACE_MS) + ahead
 end
 
-local function writeExpiry(tag, prefix, window, names)
-  local list = tag .. prefix .. textOf(window)
+local function writeExpiry(tag, prefix, window, list, names)
   if redis.call('RPUSH', list, unpack(names)) > #names then return end
   -- A new minute. Its list goes by itself after its records, and so do minutes that nobody has reaped.
   local isSoft = prefix == '@s'
@@ -156,6 +156,14 @@ local function writeExpiry(tag, prefix, window, names)
   redis.call('PEXPIREAT', list, listGoesAt(window, isSoft))
   redis.call('ZREMRANGEBYSCORE', minutes, '-inf', now - (isSoft and MEMORY_MS or GRACE_MS) - WINDOW_MS)
   redis.call('ZADD', minutes, window * WINDOW_MS, textOf(window))
+end
+
+local function eachExpiry(act)
+  for prefix, byTag in pairs(expiries) do
+    for tag, byWindow in pairs(byTag) do
+      for window, names in pairs(byWindow) do act(tag, prefix, window, tag .. prefix .. textOf(window), names) end
+    end
+  end
 end
 
 -- Entries are numbered by the microsecond, so that those of several buckets can be put in order. Where a clock has gone
@@ -175,8 +183,16 @@ local function writeTrail()
   end
 end
 
+-- In a cluster a node refuses to look at a key that it does not have while its slot moves. What has not been read and is
+-- not among KEYS is looked at before anything is written, so that a script is refused as a whole, and not in the middle.
+local function probe()
+  for _, command in ipairs(others) do redis.call('EXISTS', command[2]) end
+  eachExpiry(function(_, _, _, list) redis.call('EXISTS', list) end)
+end
+
 -- Commands that may be refused for want of memory come first.
 local function flush()
+  if IS_CLUSTER then probe() end
   if #sets > 0 then redis.call('MSET', unpack(sets)) end
   for nth = 1, #expiring, 3 do redis.call('SET', expiring[nth], expiring[nth + 1], 'PXAT', expiring[nth + 2]) end
   for _, command in ipairs(others) do redis.call(unpack(command)) end
@@ -184,16 +200,12 @@ local function flush()
     for tag, members in pairs(changes.adds) do redis.call('ZADD', tag .. suffix, unpack(members)) end
     for tag, members in pairs(changes.drops) do redis.call('ZREM', tag .. suffix, unpack(members)) end
   end
-  for prefix, byTag in pairs(expiries) do
-    for tag, byWindow in pairs(byTag) do
-      for window, names in pairs(byWindow) do writeExpiry(tag, prefix, window, names) end
-    end
-  end
+  eachExpiry(writeExpiry)
   if #trail > 0 then writeTrail() end
   for tag, messages in pairs(news) do
     for _, message in ipairs(messages) do
       -- Whoever waits also polls, and an older cluster has no sharded channels; but a bust that cannot be told is an error.
-      local publish = PUBLISH == 'PUBLISH' and sub(message, 1, 1) == 'b' and redis.call or redis.pcall
+      local publish = not IS_CLUSTER and sub(message, 1, 1) == 'b' and redis.call or redis.pcall
       publish(PUBLISH, tag .. '!', message)
     end
   end
