@@ -155,11 +155,9 @@ export class PoolSession implements Session {
 
   /** Ends what an error has left behind. A lock that was not got in time, for example, leaves the transaction open. */
   async rollBack(error: unknown): Promise<void> {
-    if (isUnusable(error)) {
-      this.connection.destroy();
-      return;
-    }
     try {
+      // Inside, because looking at what somebody has thrown may throw as well.
+      if (isUnusable(error)) return this.connection.destroy();
       await this.run("ROLLBACK");
       this.giveBack();
     } catch {

@@ -11,7 +11,7 @@ interface DriverError {
 /** What went wrong in the driver, said in a way that tells what to do. */
 export function storeError(cause: unknown): StoreError {
   if (cause instanceof StoreError) return cause;
-  const { errno, code, message } = cause as DriverError;
+  const { errno, code, message } = told(cause);
   if (errno === noSuchTable || (errno === noSuchRoutine && String(message).includes("latchkey_"))) {
     return new StoreError(
       "the Latchkey tables and procedures are not in this database, or not all of them: run migrate(pool) from " +
@@ -43,12 +43,12 @@ export function packetError(bytes: number | undefined, cause?: unknown): StoreEr
  * A lock that took too long to get is none of these: it has taken as long as anybody can wait already.
  */
 export function isDeadlock(error: unknown): boolean {
-  return (error as DriverError).errno === deadlock;
+  return told(error).errno === deadlock;
 }
 
 /** Whether the mark of a phase was gone when the phase ended. */
 export function isMarkGone(error: unknown): boolean {
-  const { errno, message } = error as DriverError;
+  const { errno, message } = told(error);
   return errno === noSuchRoutine && String(message).includes("SAVEPOINT");
 }
 
@@ -57,8 +57,13 @@ export function isMarkGone(error: unknown): boolean {
  * talk to. A pool would hand the latter out again and again.
  */
 export function isUnusable(error: unknown): boolean {
-  const { errno, fatal } = error as DriverError;
+  const { errno, fatal } = told(error);
   return fatal === true || isReadOnly(errno) || brokenConnections.has(errno);
+}
+
+/** Business code may throw anything, also nothing. */
+function told(error: unknown): DriverError {
+  return error ?? {};
 }
 
 function isReadOnly(errno: unknown): boolean {
