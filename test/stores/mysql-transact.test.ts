@@ -120,6 +120,35 @@ describe("a phase that would end its own transaction", () => {
   });
 });
 
+describe("what goes past the phase", () => {
+  it("a method that was kept does not write into the phase of another request", async () => {
+    const single = mysqlStore(files.pool({ connectionLimit: 1 }));
+    const kept: ((sql: string) => Promise<unknown>)[] = [];
+    await inPhase((tx) => {
+      kept.push(tx.query, tx.execute);
+    }, single);
+    expect(kept).toHaveLength(2);
+    const { answer } = await inPhase(async () => {
+      for (const send of kept) {
+        await expect(send("INSERT INTO rides VALUES ('by another', 1)")).rejects.toThrow(PhaseError);
+      }
+    }, single);
+    expect(answer).toMatchObject({ kind: "committed" });
+    expect(await rides()).not.toContain("by another");
+  });
+
+  it("a prepared statement is refused, in words that say what to use", async () => {
+    const failed = inPhase(async (tx) => {
+      await insert(tx, "before preparing");
+      await tx.prepare("INSERT INTO rides VALUES (?, 1)");
+    });
+    await expect(failed).rejects.toThrow(/use tx\.execute/);
+    await expect(failed).rejects.toThrow(PhaseError);
+    expect(await rides()).not.toContain("before preparing");
+    await nothingLeftOpen(files);
+  });
+});
+
 describe("a phase that throws", () => {
   const unreadable = {
     get errno() {
