@@ -42,7 +42,10 @@ export async function migrate(pool: MysqlPool, options: MigrateOptions = {}): Pr
     }
     await takeTurn(session);
     try {
+      // Without autocommit a snapshot may have begun before the wait, and whoever was waited for has written since.
+      await session.change("START TRANSACTION");
       const before = await appliedMigrations(session);
+      await session.change("COMMIT");
       refuseNewer(before, known.length);
       const pending = known.filter(({ id }) => !before.has(id));
       if (options.dryRun === true)
@@ -71,6 +74,8 @@ async function apply(session: PoolSession, pending: Pending, modeBefore: string)
       // Not prepared: not everything that makes tables and procedures can be.
       for (const statement of statementsOf(sql)) await session.connection.query(statement);
       await session.change(remember, [id, name]);
+      // Without autocommit it would be forgotten with the connection, and others would wait for it as long.
+      await session.change("COMMIT");
     }
   } finally {
     // Words and commas, as the server has told them.
