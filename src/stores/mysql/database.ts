@@ -3,7 +3,7 @@ import type { Pool, PoolConnection, ResultSetHeader } from "mysql2/promise";
 import { bufferOf } from "../../core/bytes.ts";
 import { ConfigError } from "../../core/errors.ts";
 import type { ColumnValue } from "../record-row.ts";
-import { isDeadlock, isUnusable, packetError, storeError } from "./errors.ts";
+import { isDeadlock, isUnusable, packetError, silentServer, storeError } from "./errors.ts";
 
 /** A pool of mysql2: of promises, from `mysql2/promise`, or of callbacks, from `mysql2`. */
 export type MysqlPool = Pool | CallbackPool;
@@ -26,10 +26,16 @@ export interface Session {
  */
 export class Database {
   readonly #pool: Pool;
+  readonly #silentMs: number | undefined;
   #packetBytesMax: number | undefined;
 
-  constructor(pool: MysqlPool) {
+  /** Without `silentMs`, statements may take as long as they like. */
+  constructor(
+    pool: MysqlPool,
+    { silentMs }: { readonly silentMs: number | undefined } = { silentMs: silentMsMax },
+  ) {
     this.#pool = promisePool(pool);
+    this.#silentMs = silentMs;
   }
 
   /** The rows that a procedure answers with. Those that are called so end the transaction that they begin. */
@@ -78,7 +84,10 @@ export class Database {
     const connection = await this.#pool.getConnection().catch((error: unknown) => {
       throw storeError(error);
     });
-    const session = new PoolSession(connection, (bytes, asking) => this.#checkFits(bytes, asking));
+    const session = new PoolSession(connection, {
+      checkFits: (bytes, asking) => this.#checkFits(bytes, asking),
+      silentMs: this.#silentMs,
+    });
     try {
       const result = await work(session);
       session.giveBack();
@@ -110,6 +119,12 @@ export class Database {
   }
 }
 
+/**
+ * A connection to a host that has vanished stays open for a quarter of an hour, until the operating system gives up, and
+ * without this a pool would soon hold nothing else. Twice the lease, unless that was changed: nobody waits any more.
+ */
+const silentMsMax = 30_000;
+
 /** Deadlocks are rare where each transaction has one record; a storm of large ones is over after a few rounds. */
 const attemptsMax = 10;
 const backoffBaseMs = 2;
@@ -122,14 +137,20 @@ const packetSlackBytes = 16 * 1024;
 /** SERVER_STATUS_IN_TRANS */
 const inTransaction = 1;
 
+interface SessionLimits {
+  /** Throws if so many bytes do not fit into a packet. */
+  checkFits(bytes: number, session: Session): Promise<void>;
+  readonly silentMs: number | undefined;
+}
+
 /** One connection of the pool, until it is given back. */
 export class PoolSession implements Session {
   readonly connection: PoolConnection;
-  readonly #checkFits: (bytes: number, session: Session) => Promise<void>;
+  readonly #limits: SessionLimits;
 
-  constructor(connection: PoolConnection, checkFits: (bytes: number, session: Session) => Promise<void>) {
+  constructor(connection: PoolConnection, limits: SessionLimits) {
     this.connection = connection;
-    this.#checkFits = checkFits;
+    this.#limits = limits;
   }
 
   async rows(sql: string, parameters: readonly ColumnValue[] = []): Promise<readonly Row[]> {
@@ -167,15 +188,30 @@ export class PoolSession implements Session {
 
   async #execute(sql: string, parameters: readonly ColumnValue[]): Promise<unknown> {
     const values = parameters.map(parameterOf);
-    await this.#checkFits(bytesOf(values), this);
+    await this.#limits.checkFits(bytesOf(values), this);
     // The function is only passed where it is needed: calling it for each column costs half as much as all the rest.
     const options = this.connection.config.typeCast === true ? asItIs : asItIsUncast;
     // MySQL does not prepare what begins and ends transactions.
-    const [result] =
+    const answer =
       values.length === 0
-        ? await this.connection.query({ sql, ...options })
-        : await this.connection.execute({ sql, values, ...options });
+        ? this.connection.query({ sql, ...options })
+        : this.connection.execute({ sql, values, ...options });
+    const [result] = await answeredWithin(answer, this.#limits.silentMs);
     return result;
+  }
+}
+
+/** The driver's own `timeout` does not count while a statement is being prepared. */
+async function answeredWithin<T>(answer: Promise<T>, silentMs: number | undefined): Promise<T> {
+  if (silentMs === undefined) return answer;
+  let timer: NodeJS.Timeout | undefined;
+  const silence = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(silentServer(silentMs)), silentMs);
+  });
+  try {
+    return await Promise.race([answer, silence]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

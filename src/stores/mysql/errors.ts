@@ -38,6 +38,14 @@ export function packetError(bytes: number | undefined, cause?: unknown): StoreEr
   );
 }
 
+/** As the driver would say it of a connection that is of no more use: an answer that came later would be the next one's. */
+export function silentServer(silentMs: number): Error {
+  return Object.assign(new Error(`no answer for ${silentMs} ms, and the connection was closed`), {
+    code: "PROTOCOL_SEQUENCE_TIMEOUT",
+    fatal: true,
+  });
+}
+
 /**
  * Whether the transaction was chosen to give way to another one, and is gone as a whole, so that it can be tried again.
  * A lock that took too long to get is none of these: it has taken as long as anybody can wait already.

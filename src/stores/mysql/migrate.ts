@@ -33,7 +33,8 @@ export async function migrate(pool: MysqlPool, options: MigrateOptions = {}): Pr
     name: `${String(id).padStart(4, "0")}_${name}`,
     sql,
   }));
-  return new Database(pool).withConnection(async (session) => {
+  // Large tables, and whoever has the turn, may take long.
+  return new Database(pool, { silentMs: undefined }).withConnection(async (session) => {
     const [found] = await session.rows(readPlace);
     if (found?.place === null || found === undefined) {
       throw new ConfigError(
