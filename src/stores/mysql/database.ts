@@ -4,6 +4,7 @@ import { bufferOf } from "../../core/bytes.ts";
 import { ConfigError } from "../../core/errors.ts";
 import type { ColumnValue } from "../record-row.ts";
 import { isDeadlock, isUnusable, packetError, silentServer, storeError } from "./errors.ts";
+import { beginRead } from "./statements.ts";
 
 /** A pool of mysql2: of promises, from `mysql2/promise`, or of callbacks, from `mysql2`. */
 export type MysqlPool = Pool | CallbackPool;
@@ -75,8 +76,13 @@ export class Database {
   }
 
   /** A snapshot of its own: one that a connection was left with may be of long ago. */
+  async snapshot<T>(work: (session: Session) => Promise<T>): Promise<T> {
+    return this.transactionFrom({ sql: beginRead, parameters: [] }, (_, session) => work(session));
+  }
+
+  /** The same for one statement. */
   async read(sql: string, parameters: readonly ColumnValue[] = []): Promise<readonly Row[]> {
-    return this.transaction((session) => session.rows(sql, parameters));
+    return this.snapshot((session) => session.rows(sql, parameters));
   }
 
   /** The connection is the caller's, who has to end whatever he begins. */
