@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { ConfigError } from "../../src/core/errors.ts";
 import { statementsOf } from "../../src/stores/mysql/migrate.ts";
 import { migrate, mysqlStore } from "../../src/stores/mysql/store.ts";
-import { leaseOf, request, useMysql } from "./mysql-support.ts";
+import { leaseOf, nothingLeftOpen, request, useMysql } from "./mysql-support.ts";
 
 const files = useMysql();
 const folder = new URL("../../src/stores/mysql/migrations/", import.meta.url);
@@ -56,6 +56,22 @@ describe("migrate", () => {
     const results = await Promise.all(Array.from({ length: 5 }, () => migrate(files.pool({ uri }))));
     expect(results.flatMap(({ applied }) => applied)).toEqual(["0001_records"]);
     await works(files.pool({ uri }));
+  });
+
+  it("processes without autocommit: the others see what one has done", async () => {
+    const uri = await files.emptyDatabase();
+    const start = () => {
+      const pool = files.pool({ uri });
+      pool.pool.on("connection", (connection) =>
+        connection.query("SET autocommit = 0, innodb_lock_wait_timeout = 1"),
+      );
+      return migrate(pool);
+    };
+    const results = await Promise.all([start(), start(), start()]);
+    expect(results.flatMap(({ applied }) => applied)).toEqual(["0001_records"]);
+    expect((await start()).applied).toEqual([]);
+    await nothingLeftOpen(files);
+    expect((await migrate(files.pool({ uri }), { dryRun: true })).pending).toEqual([]);
   });
 
   it("goes on after an interruption, wherever that was", async () => {

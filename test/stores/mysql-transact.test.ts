@@ -120,6 +120,65 @@ describe("a phase that would end its own transaction", () => {
   });
 });
 
+describe("what goes past the phase", () => {
+  it("a method that was kept does not write into the phase of another request", async () => {
+    const single = mysqlStore(files.pool({ connectionLimit: 1 }));
+    const kept: ((sql: string) => Promise<unknown>)[] = [];
+    await inPhase((tx) => {
+      kept.push(tx.query, tx.execute);
+    }, single);
+    expect(kept).toHaveLength(2);
+    const { answer } = await inPhase(async () => {
+      for (const send of kept) {
+        await expect(send("INSERT INTO rides VALUES ('by another', 1)")).rejects.toThrow(PhaseError);
+      }
+    }, single);
+    expect(answer).toMatchObject({ kind: "committed" });
+    expect(await rides()).not.toContain("by another");
+  });
+
+  it("a prepared statement is refused, in words that say what to use", async () => {
+    const failed = inPhase(async (tx) => {
+      await insert(tx, "before preparing");
+      await tx.prepare("INSERT INTO rides VALUES (?, 1)");
+    });
+    await expect(failed).rejects.toThrow(/use tx\.execute/);
+    await expect(failed).rejects.toThrow(PhaseError);
+    expect(await rides()).not.toContain("before preparing");
+    await nothingLeftOpen(files);
+  });
+});
+
+describe("a phase that throws", () => {
+  const unreadable = {
+    get errno() {
+      throw new Error("not to be looked at");
+    },
+  };
+
+  it.each([
+    ["nothing", undefined],
+    ["null", null],
+    ["what cannot be looked at", unreadable],
+  ])("%s is rolled back, gives its connection back and throws just that", async (name, value) => {
+    const single = mysqlStore(files.pool({ connectionLimit: 1 }));
+    const failed = inPhase(async (tx) => {
+      await insert(tx, `before ${name}`);
+      throw value;
+    }, single);
+    const caught = await failed.then(
+      () => expect.fail("it threw"),
+      (error: unknown) => ({ error }),
+    );
+    expect(caught.error).toBe(value);
+    await nothingLeftOpen(files);
+    expect(await rides()).not.toContain(`before ${name}`);
+    expect((await inPhase((tx) => insert(tx, `after ${name}`), single)).answer).toMatchObject({
+      kind: "committed",
+    });
+  });
+});
+
 describe("a phase that meets others", () => {
   it("is not committed in part when a deadlock has rolled it back, even if its handler goes on", async () => {
     await files.query("INSERT INTO rides VALUES ('left', 1), ('right', 1)");

@@ -3,7 +3,10 @@ import mysql from "mysql2/promise";
 import { describe, expect, it } from "vitest";
 import { ConfigError, StoreError } from "../../src/core/errors.ts";
 import type { StoredResponse } from "../../src/core/response.ts";
+import { Database } from "../../src/stores/mysql/database.ts";
+import { MysqlStore } from "../../src/stores/mysql/mysql-store.ts";
 import { type MysqlPool, mysqlStore } from "../../src/stores/mysql/store.ts";
+import { startTcpProxy } from "../support/tcp-proxy.ts";
 import {
   again,
   innodbTrxAgeMs,
@@ -73,6 +76,32 @@ describe("what the server refuses", () => {
     await expect(mysqlStore(pool).reserve(request())).rejects.toThrow(StoreError);
     await pool.end();
   });
+});
+
+it("a host that vanished holds no connection for good, whether a statement was prepared on it or not", async () => {
+  const { hostname: host, port } = new URL(files.url);
+  const proxy = await startTcpProxy({ host, port: Number(port) });
+  const uri = files.url.replace(`:${port}/`, `:${proxy.port}/`);
+  const pool = files.pool({ uri, connectionLimit: 1 });
+  const store = new MysqlStore(new Database(pool, { silentMs: 300 }), {});
+  try {
+    const calls = [() => store.reserve(request()), () => store.read(request())];
+    for (const call of calls) {
+      expect((await store.reserve(request())).kind).toBe("execute");
+      proxy.strand();
+      await expect(call()).rejects.toThrow(/no answer for 300 ms/);
+    }
+    const lease = await leaseOf(store, request());
+    const cutOff = store.transact?.(
+      lease,
+      () => proxy.strand(),
+      () => ({ progress: [], onCrash: "retry", messages: [] }),
+    );
+    await expect(cutOff).rejects.toThrow(StoreError);
+    expect(await store.renew([lease], 60_000)).toEqual(["held"]);
+  } finally {
+    await proxy.close();
+  }
 });
 
 describe("large responses", () => {

@@ -3,7 +3,8 @@ import type { Pool, PoolConnection, ResultSetHeader } from "mysql2/promise";
 import { bufferOf } from "../../core/bytes.ts";
 import { ConfigError } from "../../core/errors.ts";
 import type { ColumnValue } from "../record-row.ts";
-import { isDeadlock, isUnusable, packetError, storeError } from "./errors.ts";
+import { isDeadlock, isUnusable, packetError, silentServer, storeError } from "./errors.ts";
+import { beginRead } from "./statements.ts";
 
 /** A pool of mysql2: of promises, from `mysql2/promise`, or of callbacks, from `mysql2`. */
 export type MysqlPool = Pool | CallbackPool;
@@ -26,10 +27,16 @@ export interface Session {
  */
 export class Database {
   readonly #pool: Pool;
+  readonly #silentMs: number | undefined;
   #packetBytesMax: number | undefined;
 
-  constructor(pool: MysqlPool) {
+  /** Without `silentMs`, statements may take as long as they like. */
+  constructor(
+    pool: MysqlPool,
+    { silentMs }: { readonly silentMs: number | undefined } = { silentMs: silentMsMax },
+  ) {
     this.#pool = promisePool(pool);
+    this.#silentMs = silentMs;
   }
 
   /** The rows that a procedure answers with. Those that are called so end the transaction that they begin. */
@@ -69,8 +76,13 @@ export class Database {
   }
 
   /** A snapshot of its own: one that a connection was left with may be of long ago. */
+  async snapshot<T>(work: (session: Session) => Promise<T>): Promise<T> {
+    return this.transactionFrom({ sql: beginRead, parameters: [] }, (_, session) => work(session));
+  }
+
+  /** The same for one statement. */
   async read(sql: string, parameters: readonly ColumnValue[] = []): Promise<readonly Row[]> {
-    return this.transaction((session) => session.rows(sql, parameters));
+    return this.snapshot((session) => session.rows(sql, parameters));
   }
 
   /** The connection is the caller's, who has to end whatever he begins. */
@@ -78,7 +90,10 @@ export class Database {
     const connection = await this.#pool.getConnection().catch((error: unknown) => {
       throw storeError(error);
     });
-    const session = new PoolSession(connection, (bytes, asking) => this.#checkFits(bytes, asking));
+    const session = new PoolSession(connection, {
+      checkFits: (bytes, asking) => this.#checkFits(bytes, asking),
+      silentMs: this.#silentMs,
+    });
     try {
       const result = await work(session);
       session.giveBack();
@@ -110,6 +125,12 @@ export class Database {
   }
 }
 
+/**
+ * A connection to a host that has vanished stays open for a quarter of an hour, until the operating system gives up, and
+ * without this a pool would soon hold nothing else. Twice the lease, unless that was changed: nobody waits any more.
+ */
+const silentMsMax = 30_000;
+
 /** Deadlocks are rare where each transaction has one record; a storm of large ones is over after a few rounds. */
 const attemptsMax = 10;
 const backoffBaseMs = 2;
@@ -122,14 +143,20 @@ const packetSlackBytes = 16 * 1024;
 /** SERVER_STATUS_IN_TRANS */
 const inTransaction = 1;
 
+interface SessionLimits {
+  /** Throws if so many bytes do not fit into a packet. */
+  checkFits(bytes: number, session: Session): Promise<void>;
+  readonly silentMs: number | undefined;
+}
+
 /** One connection of the pool, until it is given back. */
 export class PoolSession implements Session {
   readonly connection: PoolConnection;
-  readonly #checkFits: (bytes: number, session: Session) => Promise<void>;
+  readonly #limits: SessionLimits;
 
-  constructor(connection: PoolConnection, checkFits: (bytes: number, session: Session) => Promise<void>) {
+  constructor(connection: PoolConnection, limits: SessionLimits) {
     this.connection = connection;
-    this.#checkFits = checkFits;
+    this.#limits = limits;
   }
 
   async rows(sql: string, parameters: readonly ColumnValue[] = []): Promise<readonly Row[]> {
@@ -155,11 +182,9 @@ export class PoolSession implements Session {
 
   /** Ends what an error has left behind. A lock that was not got in time, for example, leaves the transaction open. */
   async rollBack(error: unknown): Promise<void> {
-    if (isUnusable(error)) {
-      this.connection.destroy();
-      return;
-    }
     try {
+      // Inside, because looking at what somebody has thrown may throw as well.
+      if (isUnusable(error)) return this.connection.destroy();
       await this.run("ROLLBACK");
       this.giveBack();
     } catch {
@@ -169,15 +194,30 @@ export class PoolSession implements Session {
 
   async #execute(sql: string, parameters: readonly ColumnValue[]): Promise<unknown> {
     const values = parameters.map(parameterOf);
-    await this.#checkFits(bytesOf(values), this);
+    await this.#limits.checkFits(bytesOf(values), this);
     // The function is only passed where it is needed: calling it for each column costs half as much as all the rest.
     const options = this.connection.config.typeCast === true ? asItIs : asItIsUncast;
     // MySQL does not prepare what begins and ends transactions.
-    const [result] =
+    const answer =
       values.length === 0
-        ? await this.connection.query({ sql, ...options })
-        : await this.connection.execute({ sql, values, ...options });
+        ? this.connection.query({ sql, ...options })
+        : this.connection.execute({ sql, values, ...options });
+    const [result] = await answeredWithin(answer, this.#limits.silentMs);
     return result;
+  }
+}
+
+/** The driver's own `timeout` does not count while a statement is being prepared. */
+async function answeredWithin<T>(answer: Promise<T>, silentMs: number | undefined): Promise<T> {
+  if (silentMs === undefined) return answer;
+  let timer: NodeJS.Timeout | undefined;
+  const silence = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(silentServer(silentMs)), silentMs);
+  });
+  try {
+    return await Promise.race([answer, silence]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

@@ -11,7 +11,7 @@ interface DriverError {
 /** What went wrong in the driver, said in a way that tells what to do. */
 export function storeError(cause: unknown): StoreError {
   if (cause instanceof StoreError) return cause;
-  const { errno, code, message } = cause as DriverError;
+  const { errno, code, message } = told(cause);
   if (errno === noSuchTable || (errno === noSuchRoutine && String(message).includes("latchkey_"))) {
     return new StoreError(
       "the Latchkey tables and procedures are not in this database, or not all of them: run migrate(pool) from " +
@@ -38,17 +38,25 @@ export function packetError(bytes: number | undefined, cause?: unknown): StoreEr
   );
 }
 
+/** As the driver would say it of a connection that is of no more use: an answer that came later would be the next one's. */
+export function silentServer(silentMs: number): Error {
+  return Object.assign(new Error(`no answer for ${silentMs} ms, and the connection was closed`), {
+    code: "PROTOCOL_SEQUENCE_TIMEOUT",
+    fatal: true,
+  });
+}
+
 /**
  * Whether the transaction was chosen to give way to another one, and is gone as a whole, so that it can be tried again.
  * A lock that took too long to get is none of these: it has taken as long as anybody can wait already.
  */
 export function isDeadlock(error: unknown): boolean {
-  return (error as DriverError).errno === deadlock;
+  return told(error).errno === deadlock;
 }
 
 /** Whether the mark of a phase was gone when the phase ended. */
 export function isMarkGone(error: unknown): boolean {
-  const { errno, message } = error as DriverError;
+  const { errno, message } = told(error);
   return errno === noSuchRoutine && String(message).includes("SAVEPOINT");
 }
 
@@ -57,8 +65,13 @@ export function isMarkGone(error: unknown): boolean {
  * talk to. A pool would hand the latter out again and again.
  */
 export function isUnusable(error: unknown): boolean {
-  const { errno, fatal } = error as DriverError;
+  const { errno, fatal } = told(error);
   return fatal === true || isReadOnly(errno) || brokenConnections.has(errno);
+}
+
+/** Business code may throw anything, also nothing. */
+function told(error: unknown): DriverError {
+  return error ?? {};
 }
 
 function isReadOnly(errno: unknown): boolean {

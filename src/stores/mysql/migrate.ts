@@ -33,7 +33,8 @@ export async function migrate(pool: MysqlPool, options: MigrateOptions = {}): Pr
     name: `${String(id).padStart(4, "0")}_${name}`,
     sql,
   }));
-  return new Database(pool).withConnection(async (session) => {
+  // Large tables, and whoever has the turn, may take long.
+  return new Database(pool, { silentMs: undefined }).withConnection(async (session) => {
     const [found] = await session.rows(readPlace);
     if (found?.place === null || found === undefined) {
       throw new ConfigError(
@@ -42,7 +43,10 @@ export async function migrate(pool: MysqlPool, options: MigrateOptions = {}): Pr
     }
     await takeTurn(session);
     try {
+      // Without autocommit a snapshot may have begun before the wait, and whoever was waited for has written since.
+      await session.change("START TRANSACTION");
       const before = await appliedMigrations(session);
+      await session.change("COMMIT");
       refuseNewer(before, known.length);
       const pending = known.filter(({ id }) => !before.has(id));
       if (options.dryRun === true)
@@ -71,6 +75,8 @@ async function apply(session: PoolSession, pending: Pending, modeBefore: string)
       // Not prepared: not everything that makes tables and procedures can be.
       for (const statement of statementsOf(sql)) await session.connection.query(statement);
       await session.change(remember, [id, name]);
+      // Without autocommit it would be forgotten with the connection, and others would wait for it as long.
+      await session.change("COMMIT");
     }
   } finally {
     // Words and commas, as the server has told them.

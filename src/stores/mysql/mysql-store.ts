@@ -31,7 +31,7 @@ import { encodeRequest } from "../../core/stored-request.ts";
 import { busting, reserving, resolving, settling } from "../moves.ts";
 import { type ColumnValue, wholeMs } from "../record-row.ts";
 import { audit } from "./audit.ts";
-import { Database, type MysqlConnection, type MysqlPool, padded } from "./database.ts";
+import { type Database, type MysqlConnection, padded } from "./database.ts";
 import { MysqlOutbox } from "./outbox.ts";
 import { entryOf, finding, idOf, moveLocked } from "./records.ts";
 import { SnapshotIsolation } from "./snapshot-isolation.ts";
@@ -54,7 +54,7 @@ export class MysqlStore implements Store<MysqlConnection> {
   readonly #database: Database;
   readonly #isolation = new SnapshotIsolation();
 
-  constructor(pool: MysqlPool, options: MysqlStoreOptions) {
+  constructor(database: Database, options: MysqlStoreOptions) {
     const { responseBytesMax = defaultResponseBytesMax } = options;
     if (!Number.isSafeInteger(responseBytesMax) || responseBytesMax < 0) {
       throw new ConfigError(`responseBytesMax is ${responseBytesMax} and must be a number of bytes`);
@@ -67,7 +67,7 @@ export class MysqlStore implements Store<MysqlConnection> {
       durability: "server",
       responseBytesMax,
     };
-    this.#database = new Database(pool);
+    this.#database = database;
     this.outbox = new MysqlOutbox(this.#database);
   }
 

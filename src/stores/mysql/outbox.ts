@@ -16,8 +16,8 @@ export class MysqlOutbox implements Outbox {
   async claim({ owner, limit, leaseMs }: Parameters<Outbox["claim"]>[0]): Promise<readonly Message[]> {
     const lanes = await this.#claimLanes(owner, leaseMs);
     if (lanes.length === 0) return [];
-    // In a transaction of its own, whose snapshot is later than the commit of whoever had these lanes before.
-    const rows = await this.#database.transaction((session) => readDue(session, lanes, limit));
+    // A snapshot of its own, which is later than the commit of whoever had these lanes before.
+    const rows = await this.#database.snapshot((session) => readDue(session, lanes, limit));
     // Others have come between the two. Lanes with nothing in them are not to be held.
     if (rows.length === 0) await this.settle(owner, []);
     return rows.map((row) => messageOf(row.number, row));

@@ -20,6 +20,9 @@ export function connectionOfPhase(connection: MysqlConnection): PhaseConnection 
   let isOver = false;
   let gone: unknown;
 
+  const checkLasts = () => {
+    if (isOver) throw new PhaseError(tooLate);
+  };
   const checkIntact = () => {
     if (gone === undefined) return;
     throw new StoreError(
@@ -30,6 +33,8 @@ export function connectionOfPhase(connection: MysqlConnection): PhaseConnection 
   const send =
     (name: "query" | "execute") =>
     async (...parameters: Parameters<MysqlConnection["query"]>) => {
+      // Somebody may have kept the method, and the connection may be another request's by now.
+      checkLasts();
       checkIntact();
       const [statement] = parameters;
       refuseEnding(typeof statement === "string" ? statement : (statement as { readonly sql: string }).sql);
@@ -44,8 +49,10 @@ export function connectionOfPhase(connection: MysqlConnection): PhaseConnection 
 
   const tx = new Proxy(connection, {
     get(target, name) {
-      if (isOver) throw new PhaseError(tooLate);
+      checkLasts();
       if (typeof name === "string" && Object.hasOwn(own, name)) return own[name];
+      // What is prepared goes past `send`, and after a deadlock nobody would know that the transaction is gone.
+      if (name === "prepare") throw new PhaseError(notPrepared);
       if (typeof name === "string" && endings.has(name)) throw endedFromWithin();
       const value: unknown = Reflect.get(target, name, target);
       return typeof value === "function" && name !== "constructor" ? value.bind(target) : value;
@@ -90,3 +97,7 @@ const endingStatement =
 
 const tooLate =
   "an atomic phase used its connection after it was over: await everything that it does, and do not keep `tx`";
+
+const notPrepared =
+  "an atomic phase cannot use tx.prepare(): use tx.execute(sql, values), which prepares a statement once for each " +
+  "connection by itself";

@@ -21,6 +21,8 @@ export const fromNow = (duration: string) => `LEAST(${now} + ${duration}, ${mome
 
 const placeholders = (count: number) => Array.from({ length: count }, () => "?").join(", ");
 
+/** Begins a transaction that reads one snapshot, and nothing that is not committed. */
+export const beginRead = "CALL latchkey_begin_read()";
 /** Parameters: id, scope, key, and what the record is to be if there is none. */
 export const reserve = `CALL latchkey_reserve(${placeholders(14)})`;
 /** Parameters: id, fence, owner, the response's status, head and body, the retention. */

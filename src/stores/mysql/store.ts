@@ -1,5 +1,5 @@
 import type { Store } from "../../core/store.ts";
-import type { MysqlConnection, MysqlPool } from "./database.ts";
+import { Database, type MysqlConnection, type MysqlPool } from "./database.ts";
 import { MysqlStore, type MysqlStoreOptions } from "./mysql-store.ts";
 
 export type { MysqlConnection, MysqlPool } from "./database.ts";
@@ -20,5 +20,5 @@ export type { MysqlStoreOptions } from "./mysql-store.ts";
  * ```
  */
 export function mysqlStore(pool: MysqlPool, options: MysqlStoreOptions = {}): Store<MysqlConnection> {
-  return new MysqlStore(pool, options);
+  return new MysqlStore(new Database(pool), options);
 }

@@ -150,6 +150,17 @@ INSERT IGNORE INTO latchkey_lanes (lane) VALUES
 
 DELIMITER //
 
+-- Begins a transaction that sees nothing which others have not committed, and all of it at one moment, whatever the
+-- session's isolation level is; that is left as it was. The level can only be chosen while no transaction is open.
+DROP PROCEDURE IF EXISTS latchkey_begin_read //
+CREATE PROCEDURE latchkey_begin_read ()
+SQL SECURITY INVOKER
+BEGIN
+  COMMIT AND NO CHAIN;
+  SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+  START TRANSACTION;
+END //
+
 -- Inserts the record if there is none and p_state is given; else answers with the record as it is.
 DROP PROCEDURE IF EXISTS latchkey_reserve //
 CREATE PROCEDURE latchkey_reserve (
@@ -188,7 +199,7 @@ BEGIN
   IF p_state IS NOT NULL AND NOT v_is_there THEN
     SELECT TRUE AS inserted, v_now AS clock;
   ELSE
-    START TRANSACTION;
+    CALL latchkey_begin_read();
     SELECT FALSE AS inserted, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 AS clock,
            state, fingerprint, fence, on_crash, created_at, expires_at, owner, lease_until, reconcile_after, reason,
            completed_at, response_status, response_head, response_body, route, progress, request_head, resume_after,
@@ -233,7 +244,7 @@ DROP PROCEDURE IF EXISTS latchkey_read //
 CREATE PROCEDURE latchkey_read (IN p_id LONGBLOB, IN p_scope LONGBLOB, IN p_key LONGBLOB)
 SQL SECURITY INVOKER
 BEGIN
-  START TRANSACTION;
+  CALL latchkey_begin_read();
   SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 AS clock,
          state, fingerprint, fence, on_crash, created_at, expires_at, owner, lease_until, reconcile_after, reason,
          completed_at, response_status, response_head, response_body, route, progress, request_head, resume_after,
