@@ -10,9 +10,10 @@ import { inParallel } from "./concurrency.ts";
 import type { Context } from "./context.ts";
 import type { Changes } from "./expression.ts";
 import { indexed, recordKey, shardCount, shardOf } from "./keys.ts";
-import { type BodyParts, entryOf, responseAttributes, ttl } from "./record-item.ts";
+import { type BodyParts, entryOf, type ItemEntry, responseAttributes, ttl } from "./record-item.ts";
+import { contentTooLarge } from "./records.ts";
 import { attemptsMax, type Condition, pause, type WriteOutcome } from "./table.ts";
-import { type Item, number, text } from "./values.ts";
+import { bytesOf, contentBytesMax, type Item, number, numberIn, text } from "./values.ts";
 
 /*
  * What the holder of a lease does. It needs not read first: nobody else changes a record while its lease is held, so
@@ -23,6 +24,11 @@ import { type Item, number, text } from "./values.ts";
 export function held({ fence, owner }: Lease): Condition {
   return (expression) =>
     expression.equal({ state: text("in_progress"), fence: number(fence), owner: text(owner) });
+}
+
+/** The same, of a record that was read. */
+export function isHeldBy(lease: Lease, { record, lastOwner }: ItemEntry): boolean {
+  return record.state === "in_progress" && record.fence === lease.fence && lastOwner === lease.owner;
 }
 
 export async function settle(context: Context, lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
@@ -55,7 +61,7 @@ function completion(
       ...indexed("reap", shardOf(recordIdText(lease), shardCount), expiresAt),
       ...ttl(expiresAt),
     },
-    remove: ["leaseUntil", "after", "requestHead", "requestBody"],
+    remove: ["leaseUntil", "after", "baseBytes", "requestHead", "requestBody"],
   };
 }
 
@@ -73,8 +79,17 @@ export function renew(
 }
 
 export async function advance(context: Context, lease: Lease, step: Advance): Promise<RenewAnswer> {
-  const outcome = await updateHeld(context, lease, advancement(step, randomUUID()));
-  return outcome.kind === "written" ? "held" : "lost";
+  const changes = advancement(step, randomUUID());
+  const size = bytesOf(changes.set ?? {});
+  const isHeld = held(lease);
+  const outcome = await updateHeld(context, lease, changes, (expression) => {
+    const room = expression.value(number(contentBytesMax - size));
+    return `${isHeld(expression)} AND ${expression.name("baseBytes")} <= ${room}`;
+  });
+  if (outcome.kind === "written") return "held";
+  const { item } = outcome;
+  if (item === undefined || !isHeldBy(lease, entryOf(item))) return "lost";
+  throw contentTooLarge(numberIn(item, "baseBytes") + size);
 }
 
 function advancement({ progress, onCrash }: Advance, version: string): Changes {
@@ -103,9 +118,10 @@ async function updateHeld(
   { records: { table } }: Context,
   lease: Lease,
   changes: Changes,
+  condition = held(lease),
 ): Promise<Exclude<WriteOutcome, { kind: "busy" }>> {
   for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
-    const outcome = await table.update(recordKey(lease), changes, held(lease));
+    const outcome = await table.update(recordKey(lease), changes, condition);
     if (outcome.kind !== "busy") return outcome;
     await pause(attempt);
   }

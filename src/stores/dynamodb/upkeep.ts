@@ -16,7 +16,7 @@ import { decodeRequest } from "../../core/stored-request.ts";
 import { expired } from "../../core/transition.ts";
 import { busting, claimingResumable, claimingUnknown, resolving, sweeping } from "../moves.ts";
 import { forgetBody } from "./bodies.ts";
-import { inParallel } from "./concurrency.ts";
+import { whatSucceeds } from "./concurrency.ts";
 import { type Context, forgiving } from "./context.ts";
 import { findDue } from "./due.ts";
 import { keyOf } from "./keys.ts";
@@ -110,7 +110,7 @@ export async function reap(
 async function deleteDue({ records: { table } }: Context, limit: number, now: number): Promise<number> {
   const jobs = (["reap", "gone"] as const).map((job) => ({ job, until: now }));
   const found = await findDue(table, jobs, limit);
-  const outcomes = await inParallel(found, async (item) => {
+  const outcomes = await whatSucceeds(found, async (item) => {
     const outcome = await table.delete(keyOf(item), (expression) => {
       const isInJob = expression.equal({ job: text(textIn(item, "job")) });
       return `${isInJob} AND ${expression.name("dueAt")} <= ${expression.value(number(now))}`;
@@ -130,7 +130,7 @@ async function changeDue<Answer>(
   decide: (entry: ItemEntry) => Change<Answer | undefined>,
 ): Promise<readonly Answer[]> {
   const found = await findDue(records.table, jobs, limit);
-  const answers = await inParallel(found, (item) =>
+  const answers = await whatSucceeds(found, (item) =>
     records.changeAt<Answer | undefined>(keyOf(item), (entry) =>
       entry === undefined ? notDue : decide(entry),
     ),
