@@ -12,3 +12,12 @@ export function succeeded<Answer>(outcomes: readonly PromiseSettledResult<Answer
   if (answers.length === 0 && failures.length > 0) throw failures[0];
   return answers;
 }
+
+/** The same in their order, with `otherwise` in place of an answer that is missing. */
+export function succeededOr<Answer, Otherwise>(
+  outcomes: readonly PromiseSettledResult<Answer>[],
+  otherwise: Otherwise,
+): (Answer | Otherwise)[] {
+  succeeded(outcomes);
+  return outcomes.map((outcome) => (outcome.status === "fulfilled" ? outcome.value : otherwise));
+}

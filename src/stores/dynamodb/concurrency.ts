@@ -1,5 +1,3 @@
-import { succeeded } from "../outcomes.ts";
-
 /** Does the same for each, some at a time, and answers in their order. */
 export async function inParallel<T, Answer>(
   items: readonly T[],
@@ -16,12 +14,12 @@ export async function inParallel<T, Answer>(
   return answers;
 }
 
-/** The same where each may fail on its own: answers those that did not, and fails only if all of them have. */
-export async function whatSucceeds<T, Answer>(
+/** The same where each may fail on its own. */
+export async function settledInParallel<T, Answer>(
   items: readonly T[],
   run: (item: T) => Promise<Answer>,
-): Promise<Answer[]> {
-  return succeeded((await inParallel(items, (item) => Promise.allSettled([run(item)]))).flat());
+): Promise<PromiseSettledResult<Answer>[]> {
+  return (await inParallel(items, (item) => Promise.allSettled([run(item)]))).flat();
 }
 
 /** The client has fifty connections, unless it was told otherwise, and requests need some of them. */

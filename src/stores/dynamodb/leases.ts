@@ -3,10 +3,19 @@ import { StoreError } from "../../core/errors.ts";
 import { encodeProgress } from "../../core/phase.ts";
 import { recordIdText } from "../../core/record.ts";
 import { encodeResponse } from "../../core/response.ts";
-import type { Advance, Lease, PhaseCommit, RenewAnswer, SettleAnswer, Settlement } from "../../core/store.ts";
+import type {
+  Advance,
+  HeartbeatAnswer,
+  Lease,
+  PhaseCommit,
+  RenewAnswer,
+  SettleAnswer,
+  Settlement,
+} from "../../core/store.ts";
 import { settling } from "../moves.ts";
+import { succeededOr } from "../outcomes.ts";
 import { moment } from "../record-row.ts";
-import { inParallel } from "./concurrency.ts";
+import { settledInParallel } from "./concurrency.ts";
 import type { Context } from "./context.ts";
 import type { Changes } from "./expression.ts";
 import { indexed, recordKey, shardCount, shardOf } from "./keys.ts";
@@ -66,16 +75,17 @@ function completion(
 }
 
 /** DynamoDB has no statement for many conditions that may fail one by one, so each lease has a request of its own. */
-export function renew(
+export async function renew(
   context: Context,
   leases: readonly Lease[],
   leaseMs: number,
-): Promise<readonly RenewAnswer[]> {
-  return inParallel(leases, async (lease) => {
+): Promise<readonly HeartbeatAnswer[]> {
+  const outcomes = await settledInParallel(leases, async (lease): Promise<RenewAnswer> => {
     const leaseUntil = number(context.now() + leaseMs);
     const set = { leaseUntil, dueAt: leaseUntil, version: text(randomUUID()) };
     return (await updateHeld(context, lease, { set })).kind === "written" ? "held" : "lost";
   });
+  return succeededOr(outcomes, "unknown");
 }
 
 export async function advance(context: Context, lease: Lease, step: Advance): Promise<RenewAnswer> {

@@ -12,6 +12,7 @@ import type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  HeartbeatAnswer,
   Lease,
   PhaseCommit,
   Reading,
@@ -105,7 +106,7 @@ export class LayeredStore<Tx> implements Store<Tx> {
     return answer;
   }
 
-  async renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]> {
+  async renew(leases: readonly Lease[], leaseMs: number): Promise<readonly HeartbeatAnswer[]> {
     const executions = leases.map((lease) => this.#executions.find(lease));
     for (const execution of executions) {
       if (execution === undefined) continue;
@@ -119,7 +120,7 @@ export class LayeredStore<Tx> implements Store<Tx> {
     for (const [index, execution] of executions.entries()) {
       if (execution === undefined) continue;
       if (answers[index] === "held") this.#executions.renewed(execution, { now, leaseMs, leaseEndsAt });
-      else this.#executions.forget(execution);
+      else if (answers[index] === "lost") this.#executions.forget(execution);
     }
     return answers;
   }
