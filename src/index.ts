@@ -38,6 +38,7 @@ export type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  HeartbeatAnswer,
   Lease,
   PhaseCommit,
   Reading,

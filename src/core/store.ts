@@ -30,10 +30,10 @@ export interface Store<Tx = unknown> {
   settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer>;
 
   /**
-   * Extends leases, all in one round trip where the store can; answers in the order of the leases. Undefined: what became
-   * of this one is not known, because only a part of the store could be asked.
+   * Extends leases, all in one round trip; answers in the order of the leases. A store that has to ask for each on its
+   * own answers "unknown" for those that it could not ask for, and fails only if these are all.
    */
-  renew(leases: readonly Lease[], leaseMs: number): Promise<readonly (RenewAnswer | undefined)[]>;
+  renew(leases: readonly Lease[], leaseMs: number): Promise<readonly HeartbeatAnswer[]>;
 
   /** Writes down how far an execution has come, and what its crash would mean from now on. */
   advance(lease: Lease, advance: Advance): Promise<RenewAnswer>;
@@ -206,6 +206,9 @@ export type SettleAnswer =
   | { readonly kind: "lost" };
 
 export type RenewAnswer = "held" | "lost";
+
+/** What is unknown counts as not renewed, and is asked for again with the next heartbeat. */
+export type HeartbeatAnswer = RenewAnswer | "unknown";
 
 export interface Advance {
   readonly progress: Progress;

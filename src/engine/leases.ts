@@ -1,5 +1,5 @@
 import { BriefMap } from "../core/brief-map.ts";
-import type { Lease, RenewAnswer } from "../core/store.ts";
+import type { HeartbeatAnswer, Lease } from "../core/store.ts";
 import type { Execution } from "./execution.ts";
 import type { Cancel, Runtime } from "./runtime.ts";
 
@@ -70,15 +70,15 @@ export class Leases {
   async #renew(due: readonly Execution[], sentAt: number): Promise<void> {
     const answers = await this.#options.renew(due.map((execution) => execution.lease));
     for (const [index, execution] of due.entries()) {
-      const answer = answers?.[index];
+      const answer = answers === undefined ? "unknown" : answers[index];
       if (answer === "held") execution.renewedAt = sentAt;
-      else if (answer === "lost") execution.lose("the heartbeat found that another owner has taken the key");
-      else this.#letGoIfOverdue(execution);
+      else if (answer === "unknown") this.#missed(execution);
+      else execution.lose("the heartbeat found that another owner has taken the key");
     }
   }
 
-  /** Nobody knows whether the lease was renewed. */
-  #letGoIfOverdue(execution: Execution): void {
+  /** A heartbeat that the store did not answer costs nothing, as long as the lease lasts without it. */
+  #missed(execution: Execution): void {
     const { runtime, leaseMs } = this.#options;
     if (!execution.isRunning || runtime.now() - execution.renewedAt < leaseMs) return;
     // The handler was told to stop, so its lease must be let go: renewed later on, it would outlive its use.
@@ -94,7 +94,7 @@ interface LeasesOptions {
   readonly runtime: Runtime;
   readonly leaseMs: number;
   /** Undefined when the store could not be asked. */
-  readonly renew: (leases: readonly Lease[]) => Promise<readonly (RenewAnswer | undefined)[] | undefined>;
+  readonly renew: (leases: readonly Lease[]) => Promise<readonly HeartbeatAnswer[] | undefined>;
   /** Runs after each heartbeat: outcomes that the store has not confirmed are told again. */
   readonly afterBeat: () => void;
   /** Whether heartbeats must go on although nothing is held. */

@@ -117,7 +117,7 @@ describe("the lease", () => {
         // A part of the store cannot be asked: the one that has the second key.
         const renew: Store["renew"] = async (leases, leaseMs) =>
           (await renewAll(leases, leaseMs)).map((answer, index) =>
-            leases[index]?.key === "second" ? undefined : answer,
+            leases[index]?.key === "second" ? "unknown" : answer,
           );
         return Object.assign(whole, { renew });
       },
@@ -173,6 +173,26 @@ describe("the lease", () => {
     await clock.advance(leaseMs);
     expect(running.signal.reason).toBeInstanceOf(LeaseLostError);
     expect((await running.settle(answered(201))).kind).toBe("stored");
+  });
+
+  it("a lease that the store could not ask for is missed until it is over, and the others of the heartbeat are held", async () => {
+    const { clock, engine: start, store } = cluster();
+    const engine = start();
+    const fine = execution(await engine.arrive(arrival({}, { key: "fine" })));
+    const missed = execution(await engine.arrive(arrival({}, { key: "missed" })));
+    const renew = store.renew.bind(store);
+    store.renew = async (leases, ms) => {
+      const asked = leases.filter(({ key }) => key !== "missed");
+      const answers = await renew(asked, ms);
+      return leases.map((lease) => answers[asked.indexOf(lease)] ?? "unknown");
+    };
+    await clock.advance((leaseMs * 2) / 3);
+    expect(missed.signal.aborted).toBe(false);
+    await clock.advance(leaseMs / 3);
+    expect(missed.signal.reason).toBeInstanceOf(LeaseLostError);
+    await clock.advance(10 * leaseMs);
+    expect(fine.signal.aborted).toBe(false);
+    expect((await fine.settle(answered(201))).kind).toBe("stored");
   });
 
   it("a lease that was let go is not renewed when the store is back: somebody else may begin", async () => {

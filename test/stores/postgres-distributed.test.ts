@@ -3,6 +3,7 @@ import pg from "pg";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ConfigError, StoreError } from "../../src/core/errors.ts";
+import type { Lease } from "../../src/core/store.ts";
 import { migrate, type PostgresClient, postgresStore } from "../../src/stores/postgres/store.ts";
 import { runStoreContract } from "../../src/testing/index.ts";
 import { freshDatabase } from "../support/database.ts";
@@ -221,4 +222,55 @@ it("a conflict is tried again, until it is too many", async () => {
   failures = Number.POSITIVE_INFINITY;
   await expect(store.reserve(request())).rejects.toThrow(/restart transaction/);
   expect(asked).toBe(4 + 13);
+});
+
+describe("a record that cannot be changed", () => {
+  let database: TestDatabase;
+  let pool: pg.Pool;
+
+  beforeAll(async () => {
+    database = await freshDatabase();
+    pool = new pg.Pool({ connectionString: database.url });
+    await migrate(pool, plain);
+  });
+  afterAll(async () => {
+    await pool.end();
+    await database.drop();
+  });
+
+  /** Of twenty, so that those after the first few are sent later. */
+  const keys = Array.from({ length: 20 }, (_, nth) => `partial-${nth}`);
+  const failing = "partial-3";
+
+  it("keeps nobody else from being renewed or claimed", async () => {
+    const store = postgresStore(pool, plain);
+    const leases: Lease[] = [];
+    for (const key of keys) {
+      const reservation = await store.reserve(request({ key }));
+      if (reservation.kind === "execute") leases.push(reservation.lease);
+    }
+    await refuseChangesOf(failing);
+    expect(await store.renew(leases, 60_000)).toEqual(
+      keys.map((key) => (key === failing ? "unknown" : "held")),
+    );
+    const only = leases.filter(({ key }) => key === failing);
+    await expect(store.renew(only, 60_000)).rejects.toThrow(StoreError);
+
+    await pool.query("DROP TRIGGER refuse ON latchkey_dist_records");
+    for (const lease of leases) {
+      await store.settle(lease, { kind: "suspend", reason: "no answer came", reconcileAfterMs: 0 });
+    }
+    await refuseChangesOf(failing);
+    const claimed = await store.claimUnknown({ limit: 100, backoff: { baseMs: 60_000, capMs: 60_000 } });
+    expect(claimed.map(({ key }) => key).sort()).toEqual(keys.filter((key) => key !== failing).sort());
+  });
+
+  async function refuseChangesOf(key: string): Promise<void> {
+    await pool.query(`
+      CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'this one cannot be changed'; END $$;
+      CREATE TRIGGER refuse BEFORE UPDATE ON latchkey_dist_records
+        FOR EACH ROW WHEN (OLD.key = '${key}') EXECUTE FUNCTION refuse();
+    `);
+  }
 });

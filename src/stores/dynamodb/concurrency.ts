@@ -14,5 +14,13 @@ export async function inParallel<T, Answer>(
   return answers;
 }
 
+/** The same where each may fail on its own. */
+export async function settledInParallel<T, Answer>(
+  items: readonly T[],
+  run: (item: T) => Promise<Answer>,
+): Promise<PromiseSettledResult<Answer>[]> {
+  return (await inParallel(items, (item) => Promise.allSettled([run(item)]))).flat();
+}
+
 /** The client has fifty connections, unless it was told otherwise, and requests need some of them. */
 const parallelMax = 16;

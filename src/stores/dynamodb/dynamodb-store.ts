@@ -11,6 +11,7 @@ import type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  HeartbeatAnswer,
   Lease,
   PhaseCommit,
   Reading,
@@ -89,7 +90,7 @@ export class DynamoDbStore implements Store<DynamoWrites> {
     return leases.settle(this.#context, lease, settlement);
   }
 
-  renew(held: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]> {
+  renew(held: readonly Lease[], leaseMs: number): Promise<readonly HeartbeatAnswer[]> {
     return leases.renew(this.#context, held, leaseMs);
   }
 

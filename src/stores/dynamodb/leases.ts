@@ -3,16 +3,26 @@ import { StoreError } from "../../core/errors.ts";
 import { encodeProgress } from "../../core/phase.ts";
 import { recordIdText } from "../../core/record.ts";
 import { encodeResponse } from "../../core/response.ts";
-import type { Advance, Lease, PhaseCommit, RenewAnswer, SettleAnswer, Settlement } from "../../core/store.ts";
+import type {
+  Advance,
+  HeartbeatAnswer,
+  Lease,
+  PhaseCommit,
+  RenewAnswer,
+  SettleAnswer,
+  Settlement,
+} from "../../core/store.ts";
 import { settling } from "../moves.ts";
+import { succeededOr } from "../outcomes.ts";
 import { moment } from "../record-row.ts";
-import { inParallel } from "./concurrency.ts";
+import { settledInParallel } from "./concurrency.ts";
 import type { Context } from "./context.ts";
 import type { Changes } from "./expression.ts";
 import { indexed, recordKey, shardCount, shardOf } from "./keys.ts";
-import { type BodyParts, entryOf, responseAttributes, ttl } from "./record-item.ts";
+import { type BodyParts, entryOf, type ItemEntry, responseAttributes, ttl } from "./record-item.ts";
+import { contentTooLarge } from "./records.ts";
 import { attemptsMax, type Condition, pause, type WriteOutcome } from "./table.ts";
-import { type Item, number, text } from "./values.ts";
+import { bytesOf, contentBytesMax, type Item, number, numberIn, text } from "./values.ts";
 
 /*
  * What the holder of a lease does. It needs not read first: nobody else changes a record while its lease is held, so
@@ -23,6 +33,11 @@ import { type Item, number, text } from "./values.ts";
 export function held({ fence, owner }: Lease): Condition {
   return (expression) =>
     expression.equal({ state: text("in_progress"), fence: number(fence), owner: text(owner) });
+}
+
+/** The same, of a record that was read. */
+export function isHeldBy(lease: Lease, { record, lastOwner }: ItemEntry): boolean {
+  return record.state === "in_progress" && record.fence === lease.fence && lastOwner === lease.owner;
 }
 
 export async function settle(context: Context, lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
@@ -55,26 +70,36 @@ function completion(
       ...indexed("reap", shardOf(recordIdText(lease), shardCount), expiresAt),
       ...ttl(expiresAt),
     },
-    remove: ["leaseUntil", "after", "requestHead", "requestBody"],
+    remove: ["leaseUntil", "after", "baseBytes", "requestHead", "requestBody"],
   };
 }
 
 /** DynamoDB has no statement for many conditions that may fail one by one, so each lease has a request of its own. */
-export function renew(
+export async function renew(
   context: Context,
   leases: readonly Lease[],
   leaseMs: number,
-): Promise<readonly RenewAnswer[]> {
-  return inParallel(leases, async (lease) => {
+): Promise<readonly HeartbeatAnswer[]> {
+  const outcomes = await settledInParallel(leases, async (lease): Promise<RenewAnswer> => {
     const leaseUntil = number(context.now() + leaseMs);
     const set = { leaseUntil, dueAt: leaseUntil, version: text(randomUUID()) };
     return (await updateHeld(context, lease, { set })).kind === "written" ? "held" : "lost";
   });
+  return succeededOr(outcomes, "unknown");
 }
 
 export async function advance(context: Context, lease: Lease, step: Advance): Promise<RenewAnswer> {
-  const outcome = await updateHeld(context, lease, advancement(step, randomUUID()));
-  return outcome.kind === "written" ? "held" : "lost";
+  const changes = advancement(step, randomUUID());
+  const size = bytesOf(changes.set ?? {});
+  const isHeld = held(lease);
+  const outcome = await updateHeld(context, lease, changes, (expression) => {
+    const room = expression.value(number(contentBytesMax - size));
+    return `${isHeld(expression)} AND ${expression.name("baseBytes")} <= ${room}`;
+  });
+  if (outcome.kind === "written") return "held";
+  const { item } = outcome;
+  if (item === undefined || !isHeldBy(lease, entryOf(item))) return "lost";
+  throw contentTooLarge(numberIn(item, "baseBytes") + size);
 }
 
 function advancement({ progress, onCrash }: Advance, version: string): Changes {
@@ -103,9 +128,10 @@ async function updateHeld(
   { records: { table } }: Context,
   lease: Lease,
   changes: Changes,
+  condition = held(lease),
 ): Promise<Exclude<WriteOutcome, { kind: "busy" }>> {
   for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
-    const outcome = await table.update(recordKey(lease), changes, held(lease));
+    const outcome = await table.update(recordKey(lease), changes, condition);
     if (outcome.kind !== "busy") return outcome;
     await pause(attempt);
   }

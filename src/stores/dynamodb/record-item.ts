@@ -15,6 +15,7 @@ import { indexed, keyItem, recordKey, shardCount, shardOf } from "./keys.ts";
 import {
   bytes,
   bytesInIf,
+  bytesOf,
   type Item,
   number,
   numberIn,
@@ -61,7 +62,8 @@ export function itemOf(
   const { state } = record;
   const isOver = state === "completed" || state === "expired";
   const request = isOver ? undefined : extras.request;
-  return present({
+  const progress = optionalText(encodeProgress(record.progress));
+  const base = present({
     ...keyItem(recordKey(record)),
     version: text(version),
     scope: text(record.scope),
@@ -72,7 +74,6 @@ export function itemOf(
     onCrash: text(record.onCrash),
     reconcileAfterMs: number(record.reconcileAfterMs),
     route: optionalText(record.route),
-    progress: optionalText(encodeProgress(record.progress)),
     createdAt: number(record.createdAt),
     expiresAt: number(record.expiresAt),
     owner: optionalText(extras.lastOwner),
@@ -83,6 +84,9 @@ export function itemOf(
     ...dueOf(record, request !== undefined),
     ...ttlOf(record),
   });
+  // Whoever advances knows only the progress, and has to be told whether there is room for it.
+  const baseBytes = state === "in_progress" ? number(bytesOf(base)) : undefined;
+  return { ...base, ...present({ progress, baseBytes }) };
 }
 
 function stateAttributes(record: IdempotencyRecord, { after, parts }: Extras): Item {

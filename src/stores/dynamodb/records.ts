@@ -5,10 +5,11 @@ import { encodeRequest } from "../../core/stored-request.ts";
 import type { Move, Moved } from "../moves.ts";
 import { auditItem, nextAuditNumber } from "./audit.ts";
 import { forgetBody } from "./bodies.ts";
+import { storeError } from "./errors.ts";
 import { type ItemKey, recordKey } from "./keys.ts";
 import { type Extras, entryOf, type ItemEntry, itemOf } from "./record-item.ts";
 import { attemptsMax, type Condition, pause, type Table, type WriteOutcome, written } from "./table.ts";
-import { bytesOf, type Item, itemBytesMax } from "./values.ts";
+import { bytesOf, contentBytesMax, type Item } from "./values.ts";
 
 /** What becomes of a record, and what an item says beside it. */
 export type Change<Answer> = Moved<Answer> & Pick<Extras, "after" | "parts">;
@@ -86,7 +87,15 @@ export class Records {
     const version = randomUUID();
     const request = move.request === undefined ? from?.request : encoded(move.request.kept);
     const audited = audit === undefined ? from?.audited : nextAuditNumber(audit.at, from?.audited);
-    const item = checkedItem(itemOf(to, version, { ...extras, lastOwner, request, audited }));
+    const item = itemOf(to, version, { ...extras, lastOwner, request, audited });
+    // Only what a caller chooses to add is refused here: a record must be able to leave the state that it is in.
+    const isMore = requestBytes(request) > requestBytes(from?.request);
+    if (isMore && bytesOf(item) > contentBytesMax) {
+      // It may only have been assumed that there is no record: one that is there is answered from, as ever.
+      const found = from === undefined ? await this.table.get(recordKey(to)) : undefined;
+      if (found === undefined) throw contentTooLarge(bytesOf(item));
+      return { kind: "refused", item: found };
+    }
     const unchanged: Condition = (expression) =>
       from === undefined ? expression.notExists("pk") : expression.equal({ version: { S: from.version } });
     const outcome =
@@ -108,6 +117,10 @@ export class Records {
     const reasons = await this.table.transact(writes, version);
     if (reasons === undefined) return written;
     const [reason] = reasons;
+    const wrong = reasons.find(({ Code }) => Code === "ValidationError");
+    if (wrong !== undefined) {
+      throw storeError({ name: "ValidationException", message: wrong.Message }, this.table.name);
+    }
     return reason?.Code === "ConditionalCheckFailed"
       ? { kind: "refused", item: reason.Item }
       : { kind: "busy" };
@@ -124,12 +137,14 @@ function assertIsOf({ scope, key }: RecordId, entry: ItemEntry | undefined): voi
   throw new StoreError("two keys have one name in the table: nothing was written");
 }
 
-/** Found out here, because DynamoDB would say so only after everything was sent. */
-export function checkedItem(item: Item): Item {
-  const size = bytesOf(item);
-  if (size <= itemBytesMax) return item;
-  throw new StoreError(
-    `${size} bytes do not fit into one item of DynamoDB (400 KB), and nothing was written: keep less of the request ` +
-      "(requestBytesMax), of the results of its phases, of its messages, or of its response (responseBytesMax)",
+function requestBytes(request: Extras["request"]): number {
+  return request === undefined ? 0 : Buffer.byteLength(request.head) + request.body.byteLength;
+}
+
+/** For what a caller chose to keep: DynamoDB might take it, but not what has to be added to it later. */
+export function contentTooLarge(size: number): StoreError {
+  return new StoreError(
+    `${size} bytes are more than may be kept in one item of DynamoDB (400 KB, some of which has to be left free), and ` +
+      "nothing was written: keep less of the request (requestBytesMax), of the results of its phases, of its messages, or of its response (responseBytesMax)",
   );
 }

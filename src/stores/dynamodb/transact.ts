@@ -1,7 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { CancellationReason, TransactWriteItem } from "@aws-sdk/client-dynamodb";
 import { PhaseError, StoreError } from "../../core/errors.ts";
-import { encodeProgress } from "../../core/phase.ts";
 import { encodeResponse } from "../../core/response.ts";
 import type { Lease, PhaseCommit, TransactAnswer } from "../../core/store.ts";
 import { moment } from "../record-row.ts";
@@ -9,10 +8,10 @@ import type { Context } from "./context.ts";
 import { enqueuing } from "./enqueue.ts";
 import { DynamoWriteRefusedError } from "./errors.ts";
 import { recordKey } from "./keys.ts";
-import { held, phaseChanges } from "./leases.ts";
-import type { Extras } from "./record-item.ts";
+import { held, isHeldBy, phaseChanges } from "./leases.ts";
+import { type BodyParts, type ItemEntry, itemOf, responseAttributes } from "./record-item.ts";
 import { attemptsMax, pause } from "./table.ts";
-import { bytesOf, itemBytesMax } from "./values.ts";
+import { bytesOf, contentBytesMax, itemBytesMax } from "./values.ts";
 import { CollectedWrites, type DynamoWrites } from "./writes.ts";
 
 /**
@@ -48,17 +47,12 @@ async function writeDown(
   const { records, bodies } = context;
   const { table } = records;
   const entry = await records.get(lease);
-  if (
-    entry?.record.state !== "in_progress" ||
-    entry.record.fence !== lease.fence ||
-    entry.lastOwner !== lease.owner
-  )
-    return undefined;
+  if (entry === undefined || !isHeldBy(lease, entry)) return undefined;
   const now = context.now();
   const { response } = phase;
   const expiresAt = response === undefined ? entry.record.expiresAt : moment(now + response.retentionMs);
   const parts = response && (await bodies.keep(response.response, expiresAt));
-  assertRecordFits(phase, { request: entry.request, parts });
+  assertRecordFits(entry, phase, parts);
   for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
     const version = randomUUID();
     const changes = phaseChanges(lease, phase, { version, now, parts });
@@ -155,20 +149,26 @@ function assertFits(writes: readonly TransactWriteItem[], business: number): voi
 }
 
 /** Results that are too large today are too large in every attempt: that is the phase's fault and not the store's. */
-function assertRecordFits({ progress, response }: PhaseCommit, { request, parts }: Extras): void {
-  const beside = response === undefined ? request : encodeResponse(response.response);
-  const body = parts === undefined ? (beside?.body?.byteLength ?? 0) : 0;
-  const size =
-    Buffer.byteLength(encodeProgress(progress) ?? "") + Buffer.byteLength(beside?.head ?? "") + body;
-  if (size <= itemBytesMax - namesBytesMax) return;
+function assertRecordFits(entry: ItemEntry, phase: PhaseCommit, parts: BodyParts | undefined): void {
+  const size = bytesAfter(entry, phase, parts);
+  if (size <= (phase.response === undefined ? contentBytesMax : itemBytesMax)) return;
   throw new PhaseError(
     `the results of the phases, with the request or the response that is kept, have ${size} bytes, and do not fit into ` +
       "one item of DynamoDB (400 KB): return less from each phase",
   );
 }
 
-/** What a record has beside, of which scope and key may be long, and are there twice. */
-const namesBytesMax = 8 * 1024;
+/** A record that is completed has no request any more, and nothing is ever added to it. */
+function bytesAfter(
+  entry: ItemEntry,
+  { progress, response }: PhaseCommit,
+  parts: BodyParts | undefined,
+): number {
+  const record = { ...entry.record, progress };
+  if (response === undefined) return bytesOf(itemOf(record, entry.version, entry));
+  const item = itemOf(record, entry.version, { ...entry, request: undefined });
+  return bytesOf({ ...item, ...responseAttributes(encodeResponse(response.response), parts) });
+}
 
 /** DynamoDB's own limits. */
 const itemsMax = 100;

@@ -15,8 +15,9 @@ import type {
 import { decodeRequest } from "../../core/stored-request.ts";
 import { expired } from "../../core/transition.ts";
 import { busting, claimingResumable, claimingUnknown, resolving, sweeping } from "../moves.ts";
+import { succeeded } from "../outcomes.ts";
 import { forgetBody } from "./bodies.ts";
-import { inParallel } from "./concurrency.ts";
+import { settledInParallel } from "./concurrency.ts";
 import { type Context, forgiving } from "./context.ts";
 import { findDue } from "./due.ts";
 import { keyOf } from "./keys.ts";
@@ -110,7 +111,7 @@ export async function reap(
 async function deleteDue({ records: { table } }: Context, limit: number, now: number): Promise<number> {
   const jobs = (["reap", "gone"] as const).map((job) => ({ job, until: now }));
   const found = await findDue(table, jobs, limit);
-  const outcomes = await inParallel(found, async (item) => {
+  const outcomes = await settledInParallel(found, async (item) => {
     const outcome = await table.delete(keyOf(item), (expression) => {
       const isInJob = expression.equal({ job: text(textIn(item, "job")) });
       return `${isInJob} AND ${expression.name("dueAt")} <= ${expression.value(number(now))}`;
@@ -119,7 +120,7 @@ async function deleteDue({ records: { table } }: Context, limit: number, now: nu
     if (parts !== undefined) await forgetBody(table, parts);
     return outcome.kind;
   });
-  return outcomes.filter((kind) => kind === "written").length;
+  return succeeded(outcomes).filter((kind) => kind === "written").length;
 }
 
 /** Changes up to `limit` records that are due, each on its own, and answers what became of those that still were. */
@@ -130,12 +131,12 @@ async function changeDue<Answer>(
   decide: (entry: ItemEntry) => Change<Answer | undefined>,
 ): Promise<readonly Answer[]> {
   const found = await findDue(records.table, jobs, limit);
-  const answers = await inParallel(found, (item) =>
+  const outcomes = await settledInParallel(found, (item) =>
     records.changeAt<Answer | undefined>(keyOf(item), (entry) =>
       entry === undefined ? notDue : decide(entry),
     ),
   );
-  return answers.filter((answer) => answer !== undefined);
+  return succeeded(outcomes).filter((answer) => answer !== undefined);
 }
 
 /** The index was out of date, or somebody else came first. */

@@ -71,3 +71,9 @@ export function bytesOf(item: Item): number {
 
 /** An item holds 400 KiB; the rest is for what is counted differently from here. */
 export const itemBytesMax = 400 * 1024 - 2_048;
+
+/**
+ * How far a request that is kept and the results of phases may fill an item. The rest is for what every later move adds,
+ * such as why an execution failed: a record that has no room for it could never be moved on.
+ */
+export const contentBytesMax = 400 * 1024 - 8 * 1024;

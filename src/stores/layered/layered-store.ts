@@ -12,6 +12,7 @@ import type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  HeartbeatAnswer,
   Lease,
   PhaseCommit,
   Reading,
@@ -105,7 +106,7 @@ export class LayeredStore<Tx> implements Store<Tx> {
     return answer;
   }
 
-  async renew(leases: readonly Lease[], leaseMs: number): Promise<readonly (RenewAnswer | undefined)[]> {
+  async renew(leases: readonly Lease[], leaseMs: number): Promise<readonly HeartbeatAnswer[]> {
     const executions = leases.map((lease) => this.#executions.find(lease));
     for (const execution of executions) {
       if (execution === undefined) continue;

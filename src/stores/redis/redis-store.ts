@@ -12,6 +12,7 @@ import type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  HeartbeatAnswer,
   Lease,
   Reading,
   ReapCounts,
@@ -104,7 +105,7 @@ export class RedisStore implements Store<never> {
   }
 
   /** A part of a cluster that is down must not cost the others their leases. */
-  async renew(leases: readonly Lease[], leaseMs: number): Promise<readonly (RenewAnswer | undefined)[]> {
+  async renew(leases: readonly Lease[], leaseMs: number): Promise<readonly HeartbeatAnswer[]> {
     const { names } = this.#server;
     const parts = new Map<number, number[]>();
     for (const [nth, lease] of leases.entries()) {
@@ -113,7 +114,7 @@ export class RedisStore implements Store<never> {
       if (part === undefined) parts.set(bucket, [nth]);
       else part.push(nth);
     }
-    const answers: (RenewAnswer | undefined)[] = leases.map(() => undefined);
+    const answers: HeartbeatAnswer[] = leases.map(() => "unknown");
     const told = await Promise.allSettled(
       [...parts.values()]
         .flatMap((part) => chunksOf(part, renewedMax))

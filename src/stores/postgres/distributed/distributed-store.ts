@@ -9,6 +9,7 @@ import type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  HeartbeatAnswer,
   Lease,
   PhaseCommit,
   Reading,
@@ -63,7 +64,7 @@ export class DistributedStore<Tx> implements Store<Tx> {
     return settle(this.#records, lease, settlement);
   }
 
-  renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]> {
+  renew(leases: readonly Lease[], leaseMs: number): Promise<readonly HeartbeatAnswer[]> {
     return renew(this.#records, leases, leaseMs);
   }
 

@@ -1,4 +1,5 @@
 import type { IdempotencyRecord, RecordId } from "../../../core/record.ts";
+import { succeeded } from "../../outcomes.ts";
 import type { Database, Parameter, Query, Row } from "../database.ts";
 import { storeError } from "../errors.ts";
 import { retrying } from "./retrying.ts";
@@ -73,13 +74,24 @@ export class Records {
   }
 }
 
-/** One after the other, as many as these at a time: an engine of many machines gains by it, and none is flooded. */
-export async function eachOf<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
-  const answers: R[] = [];
+/**
+ * One after the other, as many as these at a time: an engine of many machines gains by it, and none is flooded. Each may
+ * fail on its own.
+ */
+export async function eachSettled<T, R>(
+  items: readonly T[],
+  work: (item: T) => Promise<R>,
+): Promise<PromiseSettledResult<R>[]> {
+  const outcomes: PromiseSettledResult<R>[] = [];
   for (let start = 0; start < items.length; start += atOnce) {
-    answers.push(...(await Promise.all(items.slice(start, start + atOnce).map(work))));
+    outcomes.push(...(await Promise.allSettled(items.slice(start, start + atOnce).map(work))));
   }
-  return answers;
+  return outcomes;
+}
+
+/** Answers what was done, and fails only if nothing was. */
+export async function eachOf<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
+  return succeeded(await eachSettled(items, work));
 }
 
 const atOnce = 8;

@@ -1,10 +1,18 @@
 import { encodeProgress } from "../../../core/phase.ts";
 import { encodeResponse } from "../../../core/response.ts";
-import type { Advance, Lease, RenewAnswer, SettleAnswer, Settlement } from "../../../core/store.ts";
+import type {
+  Advance,
+  HeartbeatAnswer,
+  Lease,
+  RenewAnswer,
+  SettleAnswer,
+  Settlement,
+} from "../../../core/store.ts";
 import { settled, settledStates } from "../../../core/transition.ts";
+import { succeededOr } from "../../outcomes.ts";
 import type { Parameter } from "../database.ts";
 import { durationMs, optionalDurationMs } from "../rows.ts";
-import { eachOf, type Records } from "./records.ts";
+import { eachSettled, type Records } from "./records.ts";
 import { newRevision } from "./rows.ts";
 import { records as statements } from "./statements.ts";
 
@@ -60,11 +68,12 @@ export async function renew(
   records: Records,
   leases: readonly Lease[],
   leaseMs: number,
-): Promise<readonly RenewAnswer[]> {
-  return eachOf(leases, async (lease) => {
+): Promise<readonly HeartbeatAnswer[]> {
+  const outcomes = await eachSettled(leases, async (lease) => {
     const parameters = [...heldParameters(lease), durationMs(leaseMs)];
     return answerOf(await records.all(statements.renew, parameters));
   });
+  return succeededOr(outcomes, "unknown");
 }
 
 export async function advance(
