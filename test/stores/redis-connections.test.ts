@@ -34,6 +34,15 @@ function plain({ port }: { readonly port: number }): Redis {
   return client;
 }
 
+/** Of one node, which is all that a connection is about. */
+async function startCluster(): Promise<{ readonly server: RedisServer; readonly node: Redis }> {
+  const server = await start("--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1");
+  const node = plain(server);
+  await node.call("CLUSTER", "ADDSLOTSRANGE", "0", "16383");
+  await eventually(async () => String(await node.cluster("INFO")).includes("cluster_state:ok"), 10_000);
+  return { server, node };
+}
+
 interface Library {
   single(port: number): RedisClient;
   cluster(port: number): RedisClient;
@@ -74,12 +83,9 @@ describe.each(Object.entries(libraries))("a connection of %s", (_name, { single,
   });
 
   it("the same in a cluster", async () => {
-    const server = await start("--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1");
+    const { server, node } = await startCluster();
     const proxy = await addressOf(server);
-    const node = plain(server);
     await node.config("SET", "cluster-announce-port", String(proxy.port));
-    await node.call("CLUSTER", "ADDSLOTSRANGE", "0", "16383");
-    await eventually(async () => String(await node.cluster("INFO")).includes("cluster_state:ok"), 10_000);
     const asked = link(cluster(proxy.port), { silenceMs: 400 });
     expect(await answers(asked)).toBe(true);
     proxy.strand();
@@ -155,3 +161,30 @@ describe.each(Object.entries(libraries))("a connection of %s", (_name, { single,
     }
   }, 20_000);
 });
+
+/** As version 5 of ioredis has it: the options of a cluster's connections are replaced, not completed. */
+class ForgetfulCluster extends Cluster {
+  override duplicate(_nodes?: unknown, options: object = {}): Cluster {
+    return new Cluster([...startNodes(this)], { ...this.options, ...options } as object);
+  }
+}
+
+function startNodes(cluster: Cluster) {
+  return (cluster as unknown as { readonly startupNodes: ConstructorParameters<typeof Cluster>[0] })
+    .startupNodes;
+}
+
+it.each([
+  ["ioredis", Cluster],
+  ["a version of ioredis that replaces them", ForgetfulCluster],
+])(
+  "the password of a cluster's connections is that of the user's, with %s",
+  async (_name, Made) => {
+    const { server, node } = await startCluster();
+    await node.config("SET", "requirepass", "secret");
+    const nodes = [{ host: "127.0.0.1", port: server.port }];
+    const asked = link(new Made(nodes, { lazyConnect: true, redisOptions: { password: "secret" } }));
+    expect(await answers(asked)).toBe(true);
+  },
+  20_000,
+);

@@ -119,8 +119,10 @@ function duplicateOf(client: IoredisClient, options: object): Own {
     stringNumbers: false,
   };
   const ofConnections = { keyPrefix: "", autoResendUnfulfilledCommands: false };
+  // Version 5 would forget the user's own, and the password with them.
+  const redisOptions = { ...(client.options as IoredisOptions).redisOptions, ...ofConnections };
   const args = client.isCluster
-    ? [undefined, { ...shared, scaleReads: "master", redisOptions: ofConnections, ...options }]
+    ? [undefined, { ...shared, scaleReads: "master", redisOptions, ...options }]
     : [{ ...shared, ...ofConnections, autoResubscribe: false, maxRetriesPerRequest: 0, ...options }];
   const own = client.duplicate(...(args as never[])) as Own;
   // Whoever needs the connection is told when it asks; an event that nobody hears would end the process.
