@@ -1,4 +1,5 @@
 import { ConfigError } from "../../core/errors.ts";
+import { type ConnectionLimits, connectionLimits } from "./connecting.ts";
 import { type IoredisClient, IoredisLink, isIoredis } from "./ioredis.ts";
 import { isNodeRedis, isNodeRedisPoolOrSentinel, type NodeRedisClient, NodeRedisLink } from "./node-redis.ts";
 
@@ -52,11 +53,11 @@ export interface RedisListening {
   close(): Promise<void>;
 }
 
-/** Finds out which library a client is of. */
-export function linkOf(client: RedisClient): RedisLink {
+/** Finds out which library a client is of. Other limits are for tests. */
+export function linkOf(client: RedisClient, limits: ConnectionLimits = connectionLimits): RedisLink {
   const isObject = typeof client === "object" && client !== null;
-  if (isObject && isIoredis(client)) return new IoredisLink(client);
-  if (isObject && isNodeRedis(client)) return new NodeRedisLink(client);
+  if (isObject && isIoredis(client)) return new IoredisLink(client, limits);
+  if (isObject && isNodeRedis(client)) return new NodeRedisLink(client, limits);
   const what =
     isObject && isNodeRedisPoolOrSentinel(client)
       ? "a pool or a sentinel client of the package redis is not supported"

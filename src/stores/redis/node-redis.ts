@@ -1,5 +1,5 @@
 import type { ChannelListener, RedisArgument, RedisLink, RedisListening, RedisReply } from "./client.ts";
-import { untilReady } from "./connecting.ts";
+import { Connection, type ConnectionLimits, laneOf, type Opening, pinging } from "./connecting.ts";
 
 /** What tells a client of the package redis, and what is used of it. */
 export interface NodeRedisClient {
@@ -51,36 +51,43 @@ export class NodeRedisLink implements RedisLink {
   readonly isCluster: boolean;
   readonly keyPrefix: string;
   readonly #client: NodeRedisClient;
-  readonly #connection: Connection;
+  readonly #limits: ConnectionLimits;
+  readonly #connection: Connection<OwnSingle | OwnCluster>;
 
-  constructor(client: NodeRedisClient) {
+  constructor(client: NodeRedisClient, limits: ConnectionLimits) {
     this.#client = client;
-    this.#connection = new Connection(client);
+    this.#limits = limits;
+    this.#connection = new Connection(openingOf(client), limits.silenceMs);
     this.isCluster = isCluster(client);
     // Commands that are sent as they are do not get it by themselves.
     this.keyPrefix = String((client as { _keyPrefix?: unknown })._keyPrefix ?? "");
   }
 
   send(key: string, args: readonly RedisArgument[]): Promise<RedisReply> {
-    const { own, isReady } = this.#connection;
-    return isReady ? call(own, key, args) : this.#connection.ready().then(() => call(own, key, args));
+    return this.#connection.send(laneOf(key, this), (own) => {
+      if (isCluster(own)) return own.sendCommand(key, false, args, asBuffers);
+      const reply = own.sendCommand(args, asBuffers);
+      reply.catch((error: unknown) => this.#connection.refused(own, error));
+      return reply;
+    });
   }
 
   async sendToAll(args: readonly RedisArgument[]): Promise<readonly RedisReply[]> {
-    const { own } = this.#connection;
-    await this.#connection.ready();
-    if (!isCluster(own)) return [await own.sendCommand(args, asBuffers)];
-    return Promise.all(
-      own.masters.map(async (node) => (await own.nodeClient(node)).sendCommand(args, asBuffers)),
-    );
+    return this.#connection.send("", async (own) => {
+      if (!isCluster(own)) return [await own.sendCommand(args, asBuffers)];
+      return Promise.all(
+        own.masters.map(async (node) => (await own.nodeClient(node)).sendCommand(args, asBuffers)),
+      );
+    });
   }
 
   async waitForReplicas(key: string, wait: { readonly count: number; readonly timeoutMs: number }) {
+    this.#connection.allow(wait.timeoutMs);
     return Number(await this.send(key, ["WAIT", String(wait.count), String(wait.timeoutMs)]));
   }
 
   listen(listener: ChannelListener): RedisListening {
-    return new NodeRedisListening(this.#client, listener);
+    return new NodeRedisListening(this.#client, listener, this.#limits);
   }
 
   async close(): Promise<void> {
@@ -91,102 +98,108 @@ export class NodeRedisLink implements RedisLink {
 /** Texts of any length come as Buffers: 36 is the "$" that such a reply begins with. */
 const asBuffers = { typeMapping: { 36: Buffer } };
 
-function call(own: OwnSingle | OwnCluster, key: string, args: readonly RedisArgument[]): Promise<RedisReply> {
-  return isCluster(own) ? own.sendCommand(key, false, args, asBuffers) : own.sendCommand(args, asBuffers);
-}
-
 function isCluster(client: object): client is OwnCluster {
   return "sSubscribe" in client && "nodeClient" in client;
 }
 
 /** With the options of the user's client, except that nothing waits for a connection to be sent later. */
-class Connection {
-  readonly own: OwnSingle | OwnCluster;
+function openingOf(client: NodeRedisClient): Opening<OwnSingle | OwnCluster> {
   /** A cluster is ready once it has found its nodes; whether each of them can be reached is seen when it is asked. */
-  #isClusterFound = false;
-  #isClosed = false;
-  readonly #whenFound = new Set<() => void>();
-
-  constructor(client: NodeRedisClient) {
-    const { _options } = client as { _options?: { readonly defaults?: object } };
-    const atOnce = { disableOfflineQueue: true };
-    const overrides = isCluster(client) ? { defaults: { ..._options?.defaults, ...atOnce } } : atOnce;
-    this.own = client.duplicate(...([overrides] as never[])) as OwnSingle | OwnCluster;
-    // Whoever needs the connection is told when it asks; an event that nobody hears would end the process.
-    this.own.on("error", () => {});
-    // Each call that comes before there is a connection is a listener; their number says nothing about a leak.
-    this.own.setMaxListeners(0);
-  }
-
-  get isReady(): boolean {
-    return (isCluster(this.own) ? this.#isClusterFound : this.own.isReady) && !this.#isClosed;
-  }
-
-  ready(): Promise<void> {
-    const { own } = this;
-    return untilReady({
-      isReady: () => this.isReady,
-      isClosed: () => this.#isClosed,
-      connect: () => {
-        if (!own.isOpen) own.connect().then(this.#found, () => {});
-      },
-      once: (heard) => (isCluster(own) ? this.#whenFound.add(heard) : own.once("ready", heard)),
-      off: (heard) => (isCluster(own) ? this.#whenFound.delete(heard) : own.off("ready", heard)),
-    });
-  }
-
-  close(): void {
-    this.#isClosed = true;
-    if (this.own.isOpen) this.own.destroy();
-  }
-
-  readonly #found = () => {
-    this.#isClusterFound = true;
-    for (const heard of this.#whenFound) heard();
-    this.#whenFound.clear();
+  const found = new WeakSet<OwnSingle | OwnCluster>();
+  const whenFound = new Set<() => void>();
+  return {
+    open: () => duplicateOf(client),
+    isReady: (own) => (isCluster(own) ? found.has(own) : own.isReady),
+    connect: (own) => {
+      if (own.isOpen) return;
+      const isFound = () => {
+        found.add(own);
+        for (const heard of whenFound) heard();
+        whenFound.clear();
+      };
+      own.connect().then(isFound, () => {});
+    },
+    once: (own, heard) => (isCluster(own) ? whenFound.add(heard) : own.once("ready", heard)),
+    off: (own, heard) => (isCluster(own) ? whenFound.delete(heard) : own.off("ready", heard)),
+    end: (own) => {
+      if (own.isOpen) own.destroy();
+    },
   };
 }
 
-class NodeRedisListening implements RedisListening {
-  readonly #connection: Connection;
-  readonly #listener: ChannelListener;
-  /** The library subscribes again by itself, but only to what it has once subscribed to. */
-  readonly #wanted = new Set<string>();
-  #isSubscribed = false;
+function duplicateOf(client: NodeRedisClient): OwnSingle | OwnCluster {
+  const { _options } = client as { _options?: { readonly defaults?: object } };
+  const atOnce = { disableOfflineQueue: true };
+  const overrides = isCluster(client) ? { defaults: { ..._options?.defaults, ...atOnce } } : atOnce;
+  const own = client.duplicate(...([overrides] as never[])) as OwnSingle | OwnCluster;
+  // Whoever needs the connection is told when it asks; an event that nobody hears would end the process.
+  own.on("error", () => {});
+  // Each call that comes before there is a connection is a listener; their number says nothing about a leak.
+  own.setMaxListeners(0);
+  return own;
+}
 
-  constructor(client: NodeRedisClient, listener: ChannelListener) {
-    this.#connection = new Connection(client);
+class NodeRedisListening implements RedisListening {
+  readonly #connection: Connection<OwnSingle | OwnCluster>;
+  readonly #listener: ChannelListener;
+  readonly #channels = new Set<string>();
+  /** The library subscribes again by itself, but only to what a connection has once subscribed to. */
+  readonly #subscribed = new WeakMap<Own, Set<string>>();
+  readonly #pingMs: number;
+  #pinging: NodeJS.Timeout | undefined;
+
+  constructor(client: NodeRedisClient, listener: ChannelListener, { pingMs }: ConnectionLimits) {
     this.#listener = listener;
-    const { own } = this.#connection;
-    if (isCluster(own)) return;
-    // It says that it is ready after it has subscribed again.
-    own.on("ready", () => void this.#send().catch(() => {}));
-    for (const event of ["reconnecting", "end"]) own.on(event, () => listener.interrupted());
+    this.#pingMs = pingMs;
+    const opening = openingOf(client);
+    this.#connection = new Connection(
+      { ...opening, open: () => this.#heardOn(opening.open()), replaced: () => listener.interrupted() },
+      pingMs,
+    );
   }
 
   async subscribe(channels: readonly string[]): Promise<void> {
-    for (const channel of channels) this.#wanted.add(channel);
-    await this.#connection.ready();
-    await this.#send();
+    for (const channel of channels) this.#channels.add(channel);
+    this.#pinging ??= pinging(() => this.#ping(), this.#pingMs);
+    await this.#send(await this.#connection.ready());
   }
 
   async close(): Promise<void> {
+    clearInterval(this.#pinging);
     this.#connection.close();
   }
 
-  async #send(): Promise<void> {
-    const { own } = this.#connection;
-    const channels = [...this.#wanted];
+  #heardOn(own: OwnSingle | OwnCluster): OwnSingle | OwnCluster {
+    if (isCluster(own)) return own;
+    // It says that it is ready after it has subscribed again.
+    own.on("ready", () => void this.#send(own).catch(() => {}));
+    for (const event of ["reconnecting", "end"]) {
+      own.on(event, () => {
+        // That one was given up was said when it was.
+        if (this.#connection.isCurrent(own)) this.#listener.interrupted();
+      });
+    }
+    return own;
+  }
+
+  async #ping(): Promise<void> {
+    await this.#connection.send("", async (own) => {
+      // A cluster's channels are heard on many connections, and nobody is promised to hear everything.
+      if (!isCluster(own)) await own.sendCommand(["PING"], {});
+    });
+  }
+
+  async #send(own: OwnSingle | OwnCluster): Promise<void> {
+    const subscribed = this.#subscribed.get(own) ?? new Set();
+    this.#subscribed.set(own, subscribed);
+    const channels = [...this.#channels].filter((channel) => !subscribed.has(channel));
     if (isCluster(own)) {
       await Promise.all(channels.map((channel) => own.sSubscribe(channel, this.#heard, true)));
     } else if (channels.length > 0) {
       await own.subscribe(channels, this.#heard, true);
     }
-    for (const channel of channels) {
-      this.#wanted.delete(channel);
-      this.#isSubscribed = true;
-    }
-    if (this.#isSubscribed && !isCluster(own)) this.#listener.connected();
+    for (const channel of channels) subscribed.add(channel);
+    if (subscribed.size > 0 && !isCluster(own) && this.#connection.isCurrent(own)) this.#listener.connected();
   }
 
   readonly #heard: Heard = (message, channel) => this.#listener.heard(channel.toString(), message);
