@@ -2,11 +2,12 @@ import { randomUUID } from "node:crypto";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ConfigError, StoreError } from "../../src/core/errors.ts";
 import { driver, installed } from "../../src/stores/driver.ts";
 import { openStore } from "../../src/stores/open-store.ts";
-import { parseClusterUrl } from "../../src/stores/redis/connect.ts";
+import { parseClusterUrl, redisClient } from "../../src/stores/redis/connect.ts";
 import { freshDatabase } from "../support/database.ts";
 import { startDynamoDb } from "../support/dynamodb-server.ts";
 import { startMariadb } from "../support/mariadb-server.ts";
@@ -110,6 +111,8 @@ describe("a URL that names no store", () => {
     ["dynamodb:///table", /dynamodb:\/\/region\/table/],
     ["redis-cluster://", /lists some of its nodes/],
     ["redis-cluster://host:99999", /lists some of its nodes/],
+    ["redis-cluster://scott:tiger%zz@host", /write % as %25/],
+    ["redis://scott:tiger%zz@host", /write % as %25/],
   ])("%s is refused with a sentence", async (url, message) => {
     const refused = openStore(url);
     await expect(refused).rejects.toThrow(ConfigError);
@@ -136,16 +139,24 @@ describe("a driver that is not installed", () => {
   it("is asked for by name, with the command that installs it", async () => {
     // A name that is not a literal is not looked up by the compiler.
     const absent = "latchkey-no-such-driver";
-    const wanted = driver("mysql2", () => import(/* @vite-ignore */ absent));
-    await expect(wanted).rejects.toThrow(ConfigError);
-    await expect(wanted).rejects.toThrow(
-      /needs the package mysql2, which is not installed: run `npm install mysql2`/,
-    );
+    for (const asked of [absent, `${absent}/promise`]) {
+      const wanted = driver(absent, () => import(/* @vite-ignore */ asked));
+      await expect(wanted).rejects.toThrow(ConfigError);
+      await expect(wanted).rejects.toThrow(
+        /needs the package latchkey-no-such-driver, which is not installed: run `npm install latchkey-no-such-driver`/,
+      );
+    }
   });
 
   it("one that is installed and broken is not taken for a missing one", async () => {
     const broken = () => Promise.reject(new SyntaxError("broken"));
-    await expect(installed(broken)).rejects.toThrow("broken");
+    await expect(installed("mysql2", broken)).rejects.toThrow("broken");
+  });
+
+  it("nor is one that is installed without what it needs itself", async () => {
+    const needed = "latchkey-no-such-dependency";
+    const lacking = installed("mysql2", () => import(/* @vite-ignore */ needed));
+    await expect(lacking).rejects.toThrow(needed);
   });
 });
 
@@ -167,5 +178,20 @@ describe("a cluster's URL", () => {
       username: "me",
       password: "s@cret",
     });
+  });
+
+  it("has TLS in capitals as well, and a password with colons as it is", () => {
+    expect(parseClusterUrl("REDISS-CLUSTER://me:a:b:c@one")).toMatchObject({
+      tls: true,
+      username: "me",
+      password: "a:b:c",
+    });
+  });
+});
+
+describe("a single server's URL", () => {
+  it("has TLS in capitals as well", async () => {
+    const client = await redisClient("REDISS://me:Secret@One:7000");
+    expect((client as Redis).options).toMatchObject({ tls: expect.anything(), password: "Secret" });
   });
 });

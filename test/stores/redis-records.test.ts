@@ -230,6 +230,21 @@ describe("requests that come twice, late or badly", () => {
     expect(answers.map(({ status }) => status)).toEqual(["rejected", "fulfilled"]);
   });
 
+  it("a duration that is not a number is refused, and nothing is written", async () => {
+    const store = open();
+    const asked = request({ leaseMs: Number.NaN });
+    await expect(store.reserve(asked)).rejects.toThrow(StoreError);
+    expect((await store.read(asked)).record).toBeUndefined();
+  });
+
+  it("a page of the audit trail that begins nowhere is refused with a sentence", async () => {
+    const store = open();
+    for (const before of ["abc", "", "1-2", "1-2-x"]) {
+      await expect(store.audit({ limit: 1, before })).rejects.toThrow(/is no entry of this audit trail/);
+    }
+    expect(await store.audit({ limit: 1, before: "1-2-0" })).toEqual([]);
+  });
+
   it("keys and scopes are told apart whatever characters they hold", async () => {
     const store = open({ buckets: 3 });
     const texts = [

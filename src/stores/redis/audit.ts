@@ -1,4 +1,5 @@
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
+import { StoreError } from "../../core/errors.ts";
 import type { RecordState } from "../../core/record.ts";
 import type { RedisReply } from "./client.ts";
 import { idOf } from "./names.ts";
@@ -27,7 +28,10 @@ interface Place {
 
 /** Where an entry is among those of all buckets, from its id. */
 function placeOf(id: string): Place {
-  const [time = "0", sequence = "0", bucket = "0"] = id.split("-");
+  const [, time, sequence, bucket] = /^(\d+)-(\d+)-(\d+)$/.exec(id) ?? [];
+  if (time === undefined || sequence === undefined) {
+    throw new StoreError(`"${id}" is no entry of this audit trail: pass the id of one that was read before`);
+  }
   return { time: BigInt(time), sequence: BigInt(sequence), bucket: Number(bucket) };
 }
 

@@ -7,10 +7,14 @@ import type { RedisClient } from "./client.ts";
  * own, and close them.
  */
 export async function redisClient(url: string): Promise<RedisClient> {
-  const ioredis = await installed(() => import("ioredis"));
-  if (ioredis !== undefined) return new ioredis.Redis(url, { lazyConnect: true });
+  // Both libraries know their schemes in small letters only, and would connect without TLS.
+  const known = url.replace(/^[^:]*/, (scheme) => scheme.toLowerCase());
+  const account = /^rediss?:\/\/([^@/?#]*)@/.exec(known)?.[1] ?? "";
+  parseAccount(account);
+  const ioredis = await installed("ioredis", () => import("ioredis"));
+  if (ioredis !== undefined) return new ioredis.Redis(known, { lazyConnect: true });
   const { createClient } = await nodeRedis();
-  return createClient({ url });
+  return createClient({ url: known });
 }
 
 /** The same for a cluster, by some of its nodes: the rest is found through them. */
@@ -20,7 +24,7 @@ export async function redisClusterClient(url: string): Promise<RedisClient> {
     ...(username === undefined ? {} : { username }),
     ...(password === undefined ? {} : { password }),
   };
-  const ioredis = await installed(() => import("ioredis"));
+  const ioredis = await installed("ioredis", () => import("ioredis"));
   if (ioredis !== undefined) {
     const redisOptions = { ...account, ...(tls ? { tls: {} } : {}) };
     return new ioredis.Cluster([...nodes], { lazyConnect: true, redisOptions });
@@ -33,11 +37,14 @@ export async function redisClusterClient(url: string): Promise<RedisClient> {
   });
 }
 
-interface ClusterUrl {
-  readonly nodes: readonly { readonly host: string; readonly port: number }[];
-  readonly tls: boolean;
+interface Account {
   readonly username: string | undefined;
   readonly password: string | undefined;
+}
+
+interface ClusterUrl extends Account {
+  readonly nodes: readonly { readonly host: string; readonly port: number }[];
+  readonly tls: boolean;
 }
 
 /** `redis-cluster://user:password@host:7000,host:7001`; a list of hosts is not a URL that the standard knows. */
@@ -54,12 +61,26 @@ export function parseClusterUrl(url: string): ClusterUrl {
       "a Redis Cluster's URL lists some of its nodes: redis-cluster://host:7000,host:7001, or rediss-cluster:// with TLS",
     );
   }
-  const [username, password] = (account ?? "").split(":", 2).map((part) => decodeURIComponent(part));
-  return { nodes, tls: secure === "s", username: username || undefined, password: password || undefined };
+  return { nodes, tls: secure?.toLowerCase() === "s", ...parseAccount(account ?? "") };
+}
+
+/** `user:password`; a colon after the first one is part of the password. */
+function parseAccount(account: string): Account {
+  const [, username = "", password = ""] = /^([^:]*):?(.*)$/s.exec(account) ?? [];
+  try {
+    return {
+      username: decodeURIComponent(username) || undefined,
+      password: decodeURIComponent(password) || undefined,
+    };
+  } catch {
+    throw new ConfigError(
+      "the name or the password in a Redis URL has a % that is not followed by two hexadecimal digits: write % as %25",
+    );
+  }
 }
 
 async function nodeRedis(): Promise<typeof import("redis")> {
-  const redis = await installed(() => import("redis"));
+  const redis = await installed("redis", () => import("redis"));
   if (redis === undefined) throw new ConfigError(missing("ioredis or redis", "ioredis"));
   return redis;
 }

@@ -255,6 +255,8 @@ export function settleAnswerOf(replies: Replies): SettleAnswer | StoreError {
 
 /** Whole milliseconds. What is meant to last for ever lasts for a thousand years. */
 export function durationMs(ms: number): number {
+  // It would be written as no time at all, and a record would be gone at once.
+  if (Number.isNaN(ms)) throw new StoreError("a duration is not a number: nothing was sent");
   return Math.min(Math.max(0, Math.ceil(ms)), durationMsMax);
 }
 
