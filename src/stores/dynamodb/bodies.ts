@@ -30,10 +30,13 @@ export class Bodies {
   }
 
   /**
-   * Writes a large body down before the record that will refer to it: undefined if it fits into the record. The parts of
-   * one that is never referred to are deleted by DynamoDB, when the record would have been.
+   * Writes a large body down before the record that will refer to it: undefined if it fits into the record, in which
+   * there is `room`. The parts of one that is never referred to are deleted by DynamoDB, when the record would have been.
    */
-  async keep(response: StoredResponse, expiresAt: number): Promise<BodyParts | undefined> {
+  async keep(
+    response: StoredResponse,
+    { expiresAt, room = Number.POSITIVE_INFINITY }: { readonly expiresAt: number; readonly room?: number },
+  ): Promise<BodyParts | undefined> {
     if (response.kind === "omitted") return undefined;
     const { body } = response;
     const { largeBodies, partBytes } = this.#options;
@@ -43,7 +46,7 @@ export class Bodies {
           "responseBytesMax on the route",
       );
     }
-    if (largeBodies === "refuse" || body.byteLength <= partBytes) return undefined;
+    if (largeBodies === "refuse" || body.byteLength <= Math.min(partBytes, room)) return undefined;
     const name = randomUUID();
     const parts = Array.from({ length: Math.ceil(body.byteLength / partBytes) }, (_, nth) => nth);
     await inParallel(parts, async (nth) => {

@@ -17,6 +17,7 @@ import { succeededOr } from "../outcomes.ts";
 import { moment } from "../record-row.ts";
 import { settledInParallel } from "./concurrency.ts";
 import type { Context } from "./context.ts";
+import { isTooLarge } from "./errors.ts";
 import type { Changes } from "./expression.ts";
 import { indexed, recordKey, shardCount, shardOf } from "./keys.ts";
 import { type BodyParts, entryOf, type ItemEntry, responseAttributes, ttl } from "./record-item.ts";
@@ -47,8 +48,16 @@ export async function settle(context: Context, lease: Lease, settlement: Settlem
     return context.records.change(lease, (entry) => settling(entry, lease, settlement, now));
   }
   const expiresAt = moment(now + settlement.retentionMs);
-  const parts = await context.bodies.keep(settlement.response, expiresAt);
-  const outcome = await updateHeld(context, lease, completion(lease, settlement, { now, parts }));
+  const complete = (parts: BodyParts | undefined) =>
+    updateHeld(context, lease, completion(lease, settlement, { now, parts }));
+  let parts = await context.bodies.keep(settlement.response, { expiresAt });
+  const outcome = await complete(parts).catch(async (error: Error) => {
+    if (parts !== undefined || !isTooLarge(error.cause)) throw error;
+    // Only the record knows how much room its progress leaves, and there is too little for this body.
+    parts = await context.bodies.keep(settlement.response, { expiresAt, room: 0 });
+    if (parts === undefined) throw error;
+    return complete(parts);
+  });
   if (outcome.kind === "written") return { kind: "settled", expiresAt };
   return settling(outcome.item && entryOf(outcome.item), lease, settlement, now).answer;
 }

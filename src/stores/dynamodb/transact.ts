@@ -9,7 +9,7 @@ import { enqueuing } from "./enqueue.ts";
 import { DynamoWriteRefusedError } from "./errors.ts";
 import { recordKey } from "./keys.ts";
 import { held, isHeldBy, phaseChanges } from "./leases.ts";
-import { type BodyParts, type ItemEntry, itemOf, responseAttributes } from "./record-item.ts";
+import { type BodyParts, elsewhere, type ItemEntry, itemOf, responseAttributes } from "./record-item.ts";
 import { attemptsMax, pause } from "./table.ts";
 import { bytesOf, contentBytesMax, itemBytesMax } from "./values.ts";
 import { CollectedWrites, type DynamoWrites } from "./writes.ts";
@@ -51,7 +51,8 @@ async function writeDown(
   const now = context.now();
   const { response } = phase;
   const expiresAt = response === undefined ? entry.record.expiresAt : moment(now + response.retentionMs);
-  const parts = response && (await bodies.keep(response.response, expiresAt));
+  const room = itemBytesMax - bytesAfter(entry, phase, elsewhere);
+  const parts = response && (await bodies.keep(response.response, { expiresAt, room }));
   assertRecordFits(entry, phase, parts);
   for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
     const version = randomUUID();
