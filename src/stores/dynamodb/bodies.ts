@@ -62,16 +62,15 @@ export class Bodies {
     return { name, count: parts.length, bytes: body.byteLength, sha256: sha256(body) };
   }
 
-  /** The record with its body. One that is past its time may have lost it already, and is as good as expired. */
-  async whole({ record, parts }: ItemEntry, now: number): Promise<IdempotencyRecord> {
+  /**
+   * The record with its body; undefined if that is not there as it was written. A record that is past its time may have
+   * lost it already, and is as good as expired.
+   */
+  async whole({ record, parts }: ItemEntry, now: number): Promise<IdempotencyRecord | undefined> {
     if (record.state !== "completed" || record.response.kind !== "full" || parts === undefined) return record;
     const body = await this.#read(parts);
     if (body !== undefined) return { ...record, response: { ...record.response, body } };
-    if (record.expiresAt <= now) return expired(record);
-    throw new StoreError(
-      "a part of a stored response is missing or was changed: it cannot be replayed, and nothing is executed in its " +
-        "place; bust the key to let it be used again",
-    );
+    return record.expiresAt <= now ? expired(record) : undefined;
   }
 
   /** Undefined if any part is not what was written. */
