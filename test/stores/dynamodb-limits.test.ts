@@ -144,3 +144,48 @@ describe("a record that is as large as it may be", () => {
     expect((await store.settle(held, release)).kind).toBe("settled");
   });
 });
+
+describe("an answer beside so much progress that there is no room for it", () => {
+  const progress = progressOf(380_000);
+  const step = { progress, onCrash: "reconcile" } as const;
+
+  async function expectReplayed(store: Store<DynamoWrites>, asked: ReserveRequest): Promise<void> {
+    const answer = await store.reserve(again(asked));
+    if (answer.kind !== "replay" || answer.response.kind !== "full") expect.fail(answer.kind);
+    expect(Buffer.from(answer.response.body).equals(Buffer.alloc(60_000, 65))).toBe(true);
+  }
+
+  it("is kept in parts, whoever gives it", async () => {
+    const store = open();
+    const settled = request();
+    const held = await lease(store, settled);
+    await store.advance(held, step);
+    expect((await store.settle(held, complete(60_000))).kind).toBe("settled");
+    await expectReplayed(store, settled);
+
+    const resolved = request();
+    const suspended = await lease(store, resolved);
+    await store.advance(suspended, step);
+    await store.settle(suspended, suspend);
+    const answer = await store.resolve(resolved, suspended.fence, complete(60_000), "Ada");
+    expect(answer.kind).toBe("resolved");
+    await expectReplayed(store, resolved);
+
+    const committed = request();
+    const phase = await store.transact?.(
+      await lease(store, committed),
+      () => undefined,
+      () => ({ ...step, response: complete(60_000), messages: [] }),
+    );
+    expect(phase?.kind).toBe("committed");
+    await expectReplayed(store, committed);
+  });
+
+  it("is refused where bodies are not to be split, and a smaller one is still taken", async () => {
+    const store = open({ largeBodies: "refuse" });
+    const held = await lease(store, request());
+    await store.advance(held, step);
+    await expect(store.settle(held, complete(60_000))).rejects.toThrow(/responseBytesMax/);
+    expect((await store.settle(held, complete(100))).kind).toBe("settled");
+  });
+});

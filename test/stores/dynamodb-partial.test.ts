@@ -99,3 +99,58 @@ describe("a record that cannot be written", () => {
     expect((await reaping.reap({ limit: 1_000, expiry: "delete" })).deleted).toBeGreaterThanOrEqual(8);
   });
 });
+
+describe("a body whose answer is taken away while it is read", () => {
+  /** A store to which this happens before it reads the parts of a body. */
+  function meeting(happens: () => Promise<unknown>): Store {
+    const client = dynamoDbClient(place.url);
+    clients.push(client);
+    let isOver = false;
+    client.middlewareStack.add(
+      (next, { commandName }) =>
+        async (args) => {
+          if (commandName === "BatchGetItemCommand" && !isOver) {
+            isOver = true;
+            await happens();
+          }
+          return next(args);
+        },
+      { step: "initialize", name: "meet" },
+    );
+    return open(client);
+  }
+
+  async function completed(): Promise<ReserveRequest> {
+    const asked = request();
+    const response = { kind: "full", status: 201, headers: [], body: new Uint8Array(200_000) } as const;
+    await open().settle(await lease(open(), asked), { kind: "complete", response, retentionMs: 60_000 });
+    return asked;
+  }
+  const bust = { by: "Ada", reason: "wrong" };
+
+  it("is decided about anew: a busted key is executed, and one that was reaped is read as it is", async () => {
+    const replayed = await completed();
+    const answer = await meeting(() => open().bust(replayed, bust)).reserve(again(replayed));
+    expect(answer.kind === "execute" && answer.after).toBe("expired");
+
+    const read = await completed();
+    const { record } = await meeting(() => open().bust(read, bust)).read(read);
+    expect(record?.state).toBe("expired");
+
+    const reaped = await completed();
+    const reaping = async () => {
+      const later = dynamodbStore(place.client, { table: place.table, clock: () => time + 120_000 });
+      await later.reap({ limit: 1_000, expiry: "delete" });
+    };
+    expect((await meeting(reaping).read(reaped)).record).toBeUndefined();
+  });
+
+  it("is in flight where somebody has begun again", async () => {
+    const asked = await completed();
+    const happens = async () => {
+      await open().bust(asked, bust);
+      await lease(open(), again(asked));
+    };
+    expect((await meeting(happens).reserve(again(asked))).kind).toBe("inFlight");
+  });
+});

@@ -3,6 +3,7 @@ import {
   DeleteItemCommand,
   type DynamoDBClient,
   PutItemCommand,
+  paginateScan,
   ScanCommand,
 } from "@aws-sdk/client-dynamodb";
 import { describe, expect, it } from "vitest";
@@ -135,10 +136,28 @@ describe("large bodies", () => {
     const store = open({ partBytes: 10 });
     const asked = request();
     const held = await lease(store, asked);
-    expect(await store.settle({ ...held, owner: "thief" }, complete(bodyOf(35)))).toEqual({ kind: "lost" });
+    const before = await allParts();
+    const late = complete(bodyOf(35), Number.POSITIVE_INFINITY);
+    expect(await store.settle({ ...held, owner: "thief" }, late)).toEqual({ kind: "lost" });
     expect((await store.read(asked)).record?.state).toBe("in_progress");
+    // They have no end, so that nobody else would ever delete them.
+    expect(await allParts()).toEqual(before);
   });
 });
+
+/** The parts of all bodies. */
+async function allParts(): Promise<readonly (string | undefined)[]> {
+  const { client, table: TableName } = place;
+  const isPart = { FilterExpression: "sk = :body", ExpressionAttributeValues: { ":body": { S: "body" } } };
+  const names: (string | undefined)[] = [];
+  for await (const { Items = [] } of paginateScan(
+    { client },
+    { TableName, ConsistentRead: true, ...isPart },
+  )) {
+    names.push(...Items.map(({ pk }) => pk?.S));
+  }
+  return names.sort();
+}
 
 /** How many of its first four parts are there. */
 async function partsOf(name: string): Promise<number> {

@@ -30,10 +30,13 @@ export class Bodies {
   }
 
   /**
-   * Writes a large body down before the record that will refer to it: undefined if it fits into the record. The parts of
-   * one that is never referred to are deleted by DynamoDB, when the record would have been.
+   * Writes a large body down before the record that will refer to it: undefined if it fits into the record, in which
+   * there is `room`. The parts of one that is never referred to are deleted by DynamoDB, when the record would have been.
    */
-  async keep(response: StoredResponse, expiresAt: number): Promise<BodyParts | undefined> {
+  async keep(
+    response: StoredResponse,
+    { expiresAt, room = Number.POSITIVE_INFINITY }: { readonly expiresAt: number; readonly room?: number },
+  ): Promise<BodyParts | undefined> {
     if (response.kind === "omitted") return undefined;
     const { body } = response;
     const { largeBodies, partBytes } = this.#options;
@@ -43,7 +46,7 @@ export class Bodies {
           "responseBytesMax on the route",
       );
     }
-    if (largeBodies === "refuse" || body.byteLength <= partBytes) return undefined;
+    if (largeBodies === "refuse" || body.byteLength <= Math.min(partBytes, room)) return undefined;
     const name = randomUUID();
     const parts = Array.from({ length: Math.ceil(body.byteLength / partBytes) }, (_, nth) => nth);
     await inParallel(parts, async (nth) => {
@@ -59,16 +62,15 @@ export class Bodies {
     return { name, count: parts.length, bytes: body.byteLength, sha256: sha256(body) };
   }
 
-  /** The record with its body. One that is past its time may have lost it already, and is as good as expired. */
-  async whole({ record, parts }: ItemEntry, now: number): Promise<IdempotencyRecord> {
+  /**
+   * The record with its body; undefined if that is not there as it was written. A record that is past its time may have
+   * lost it already, and is as good as expired.
+   */
+  async whole({ record, parts }: ItemEntry, now: number): Promise<IdempotencyRecord | undefined> {
     if (record.state !== "completed" || record.response.kind !== "full" || parts === undefined) return record;
     const body = await this.#read(parts);
     if (body !== undefined) return { ...record, response: { ...record.response, body } };
-    if (record.expiresAt <= now) return expired(record);
-    throw new StoreError(
-      "a part of a stored response is missing or was changed: it cannot be replayed, and nothing is executed in its " +
-        "place; bust the key to let it be used again",
-    );
+    return record.expiresAt <= now ? expired(record) : undefined;
   }
 
   /** Undefined if any part is not what was written. */

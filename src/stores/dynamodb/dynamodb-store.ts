@@ -38,6 +38,7 @@ import { reserve } from "./reserving.ts";
 import { Table } from "./table.ts";
 import { transact } from "./transact.ts";
 import * as upkeep from "./upkeep.ts";
+import { wholeOf } from "./whole.ts";
 import type { DynamoWrites } from "./writes.ts";
 
 export interface DynamoDbStoreOptions {
@@ -107,9 +108,14 @@ export class DynamoDbStore implements Store<DynamoWrites> {
   }
 
   async read(id: RecordId): Promise<Reading> {
-    const entry = await this.#context.records.get(id);
-    const now = this.#context.now();
-    return { record: entry && (await this.#context.bodies.whole(entry, now)), now };
+    let entry = await this.#context.records.get(id);
+    for (;;) {
+      const now = this.#context.now();
+      if (entry === undefined) return { record: undefined, now };
+      const whole = await wholeOf(this.#context, entry, now);
+      if (whole.kind === "whole") return { record: whole.record, now };
+      entry = whole.entry;
+    }
   }
 
   sweep(options: { readonly limit: number; readonly unclaimed: StoredResponse }): Promise<SweepCounts> {

@@ -15,13 +15,15 @@ import type {
 import { settling } from "../moves.ts";
 import { succeededOr } from "../outcomes.ts";
 import { moment } from "../record-row.ts";
+import { forgetBody } from "./bodies.ts";
 import { settledInParallel } from "./concurrency.ts";
 import type { Context } from "./context.ts";
+import { isTooLarge } from "./errors.ts";
 import type { Changes } from "./expression.ts";
 import { indexed, recordKey, shardCount, shardOf } from "./keys.ts";
-import { type BodyParts, entryOf, type ItemEntry, responseAttributes, ttl } from "./record-item.ts";
+import { type BodyParts, entryOf, type ItemEntry, partsOf, responseAttributes, ttl } from "./record-item.ts";
 import { contentTooLarge } from "./records.ts";
-import { attemptsMax, type Condition, pause, type WriteOutcome } from "./table.ts";
+import { attemptsMax, type Condition, pause, type Table, type WriteOutcome } from "./table.ts";
 import { bytesOf, contentBytesMax, type Item, number, numberIn, text } from "./values.ts";
 
 /*
@@ -47,10 +49,29 @@ export async function settle(context: Context, lease: Lease, settlement: Settlem
     return context.records.change(lease, (entry) => settling(entry, lease, settlement, now));
   }
   const expiresAt = moment(now + settlement.retentionMs);
-  const parts = await context.bodies.keep(settlement.response, expiresAt);
-  const outcome = await updateHeld(context, lease, completion(lease, settlement, { now, parts }));
+  const complete = (parts: BodyParts | undefined) =>
+    updateHeld(context, lease, completion(lease, settlement, { now, parts }));
+  let parts = await context.bodies.keep(settlement.response, { expiresAt });
+  const outcome = await complete(parts).catch(async (error: Error) => {
+    if (parts !== undefined || !isTooLarge(error.cause)) throw error;
+    // Only the record knows how much room its progress leaves, and there is too little for this body.
+    parts = await context.bodies.keep(settlement.response, { expiresAt, room: 0 });
+    if (parts === undefined) throw error;
+    return complete(parts);
+  });
   if (outcome.kind === "written") return { kind: "settled", expiresAt };
+  await forgetUnreferred(context.records.table, parts, outcome.item);
   return settling(outcome.item && entryOf(outcome.item), lease, settlement, now).answer;
+}
+
+/** Parts that this record does not refer to were written for nothing; DynamoDB deletes only what has an end. */
+export async function forgetUnreferred(
+  table: Table,
+  parts: BodyParts | undefined,
+  item: Item | undefined,
+): Promise<void> {
+  if (parts === undefined || (item && partsOf(item)?.name === parts.name)) return;
+  await forgetBody(table, parts);
 }
 
 /** What `settled` says of a completion in core/transition.ts, without reading the record first. */

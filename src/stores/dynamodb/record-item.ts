@@ -54,6 +54,9 @@ export interface BodyParts {
   readonly sha256: string;
 }
 
+/** About what an item says of a body that lies elsewhere. */
+export const elsewhere: BodyParts = { name: "", count: 0, bytes: 0, sha256: "" };
+
 export function itemOf(
   record: IdempotencyRecord,
   version: string,

@@ -3,6 +3,7 @@ import { reserving } from "../moves.ts";
 import { type Context, forgiving } from "./context.ts";
 import type { ItemEntry } from "./record-item.ts";
 import type { Change } from "./records.ts";
+import { wholeOf } from "./whole.ts";
 
 /**
  * A new key is written at once, on condition that it is new; where it is not, the refusal brings the record, so that a
@@ -30,8 +31,12 @@ async function decided(
     case "execute":
       return { ...moved, after: answer.after };
     case "replay": {
-      const whole = entry && (await context.bodies.whole(entry, now));
-      return whole?.state === "completed" ? { answer: { ...answer, response: whole.response } } : moved;
+      if (entry === undefined) return moved;
+      const whole = await wholeOf(context, entry, now);
+      // If this leads to a write, that is refused, because of what was read first, and brings the record once more.
+      if (whole.kind === "changed") return decided(context, request, whole.entry);
+      const { record } = whole;
+      return record.state === "completed" ? { answer: { ...answer, response: record.response } } : moved;
     }
     case "inFlight":
     case "pending":

@@ -8,8 +8,8 @@ import type { Context } from "./context.ts";
 import { enqueuing } from "./enqueue.ts";
 import { DynamoWriteRefusedError } from "./errors.ts";
 import { recordKey } from "./keys.ts";
-import { held, isHeldBy, phaseChanges } from "./leases.ts";
-import { type BodyParts, type ItemEntry, itemOf, responseAttributes } from "./record-item.ts";
+import { forgetUnreferred, held, isHeldBy, phaseChanges } from "./leases.ts";
+import { type BodyParts, elsewhere, type ItemEntry, itemOf, responseAttributes } from "./record-item.ts";
 import { attemptsMax, pause } from "./table.ts";
 import { bytesOf, contentBytesMax, itemBytesMax } from "./values.ts";
 import { CollectedWrites, type DynamoWrites } from "./writes.ts";
@@ -51,7 +51,8 @@ async function writeDown(
   const now = context.now();
   const { response } = phase;
   const expiresAt = response === undefined ? entry.record.expiresAt : moment(now + response.retentionMs);
-  const parts = response && (await bodies.keep(response.response, expiresAt));
+  const room = itemBytesMax - bytesAfter(entry, phase, elsewhere);
+  const parts = response && (await bodies.keep(response.response, { expiresAt, room }));
   assertRecordFits(entry, phase, parts);
   for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
     const version = randomUUID();
@@ -68,7 +69,9 @@ async function writeDown(
     const [own, ...others] = reasons;
     if (own?.Code === failedCondition) {
       // The client sends again what it got no answer to, and then meets what it has written itself.
-      return own.Item?.version?.S === version ? expiresAt : undefined;
+      if (own.Item?.version?.S === version) return expiresAt;
+      await forgetUnreferred(table, parts, own.Item);
+      return undefined;
     }
     const refused =
       refusalOfBusiness(others, business) ?? refusalOfOwn([own, ...others.slice(business.length)]);

@@ -21,10 +21,10 @@ import { settledInParallel } from "./concurrency.ts";
 import { type Context, forgiving } from "./context.ts";
 import { findDue } from "./due.ts";
 import { keyOf } from "./keys.ts";
-import { type ItemEntry, partsOf } from "./record-item.ts";
+import { elsewhere, type ItemEntry, itemOf, partsOf } from "./record-item.ts";
 import type { Change } from "./records.ts";
 import type { Condition } from "./table.ts";
-import { number, text, textIn } from "./values.ts";
+import { bytesOf, itemBytesMax, number, text, textIn } from "./values.ts";
 
 /*
  * What workers and operators do. The index says where to look, stores/moves.ts what becomes of each record, and the
@@ -86,7 +86,9 @@ export function resolve(
     const change = resolving(entry, said, now());
     const next = change.move?.to;
     if (next?.state !== "completed") return change;
-    return { ...change, parts: await bodies.keep(next.response, next.expiresAt) };
+    const { response, expiresAt } = next;
+    const room = itemBytesMax - bytesOf(itemOf(next, "", { lastOwner: null, parts: elsewhere }));
+    return { ...change, parts: await bodies.keep(response, { expiresAt, room }) };
   });
 }
 
