@@ -29,7 +29,8 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
   const ownUrl = process.env.LATCHKEY_TEST_REDIS_URL;
   if (ownUrl && options.args === undefined) return serverOfUser(ownUrl);
   const args = ["--save", "", ...(options.args ?? [])];
-  return startProgram({ args, port: options.port ?? (await lastingPort()) });
+  if (options.port !== undefined) return startProgram({ args, port: options.port });
+  return withOtherPorts(async () => startProgram({ args, port: await lastingPort() }));
 }
 
 /** A cluster of three primaries with a replica each, which fails over within seconds. */
@@ -45,10 +46,14 @@ export interface RedisCluster {
   stop(): Promise<void>;
 }
 
-export async function startRedisCluster(options: RedisOptions = {}): Promise<RedisCluster> {
+export function startRedisCluster(options: RedisOptions = {}): Promise<RedisCluster> {
+  return withOtherPorts(() => startClusterOnce(options));
+}
+
+async function startClusterOnce(options: RedisOptions): Promise<RedisCluster> {
   const ports = await lastingPorts(6);
   const busPorts = await lastingPorts(6);
-  const servers = await Promise.all(
+  const servers = await allStarted(
     ports.map((port, index) =>
       startRedis({
         port,
@@ -179,16 +184,21 @@ async function startProgram(options: {
   const settings = options.isSentinel ? [join(folder, "sentinel.conf"), "--sentinel"] : [];
   if (settings[0] !== undefined) await writeFile(settings[0], "");
   const address = ["--bind", "127.0.0.1", "--port", String(port)];
+  const pid = async () => Number(await readFile(join(folder, "pid"), "utf8").catch(() => 0));
   const started = await startServerProcess({
     command: "sh",
     args: ["-c", supervisorScript, command, ...settings, ...address, ...options.args],
     env,
     folder,
-    ready: async () => (String(await ask(port, "PING")) === "PONG" ? `redis://127.0.0.1:${port}` : undefined),
-    readyWithinMs: 10_000,
+    // Somebody else's may answer on the port, if it was faster.
+    async ready() {
+      const isOwn = String(await ask(port, "INFO", "server")).includes(`process_id:${await pid()}\r`);
+      return isOwn ? `redis://127.0.0.1:${port}` : undefined;
+    },
+    // Six of them start at once, on a machine that may be busy with another test.
+    readyWithinMs: 30_000,
   });
-  const pidFile = join(folder, "pid");
-  const pid = async () => Number(await readFile(pidFile, "utf8").catch(() => 0));
+  await writeFile(join(folder, "started"), "");
   return {
     ...started,
     port,
@@ -203,12 +213,13 @@ async function startProgram(options: {
   };
 }
 
-/** Outlives the server, so that what it wrote down is still there when it is started again. */
+/** Outlives a server that has been up, so that what it wrote down is still there when it is started again. */
 const supervisorScript = `
 while :; do
   "$0" "$@" &
   echo "$!" > pid
   wait "$!"
+  [ -e started ] || exit 1
   rm pid
   until [ -e restart ]; do sleep 0.05; done
   rm restart
@@ -257,6 +268,26 @@ async function primaryOf(key: string, ports: readonly number[]): Promise<number>
   const range = ranges.find(([from, to]) => from <= slot && slot <= to);
   if (range === undefined) throw new Error(`nobody serves slot ${slot}`);
   return range[2][1];
+}
+
+/** Another process may begin to listen on a port after it was found free: then there are other ports. */
+async function withOtherPorts<T>(start: () => Promise<T>, attempts = 3): Promise<T> {
+  try {
+    return await start();
+  } catch (error) {
+    if (attempts === 1 || !String(error).includes("Address already in use")) throw error;
+    return withOtherPorts(start, attempts - 1);
+  }
+}
+
+/** All of them, or none: what has started is stopped again if another one could not. */
+async function allStarted(starting: readonly Promise<RedisServer>[]): Promise<RedisServer[]> {
+  const outcomes = await Promise.allSettled(starting);
+  const started = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
+  const failed = outcomes.find((outcome) => outcome.status === "rejected");
+  if (failed === undefined) return started;
+  await Promise.all(started.map((server) => server.stop()));
+  throw failed.reason;
 }
 
 const lastingPorts = (count: number) => Promise.all(Array.from({ length: count }, () => lastingPort()));

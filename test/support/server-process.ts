@@ -87,6 +87,9 @@ export async function freePorts(count: number): Promise<number[]> {
   return ports;
 }
 
+/** Whoever got one may not have begun to listen yet. */
+const handedOut = new Set<number>();
+
 /**
  * A port below the ephemeral ranges (from 32768 on Linux): while the server is stopped, an outgoing connection can
  * neither be given its port nor, by a reconnecting client's bad luck, connect to itself.
@@ -94,6 +97,8 @@ export async function freePorts(count: number): Promise<number[]> {
 export async function lastingPort(): Promise<number> {
   for (;;) {
     const port = randomInt(15_000, 32_000);
+    if (handedOut.has(port)) continue;
+    handedOut.add(port);
     const probe = createServer();
     const free = await new Promise<boolean>((resolve) => {
       probe.once("error", () => resolve(false));
