@@ -32,6 +32,8 @@ const callers = 64;
 const keyCount = numberOf("KEYS", 20_000);
 const plainRedis = "Redis: one script call for each step (ioredis, bare)";
 const ours = "Redis (ioredis)";
+const storeAlone = "Redis (ioredis): reserve and settle alone, without the engine";
+const storeSingly = "the same, one script call for each (groupCommit: false)";
 const dynamodbLocal = "DynamoDB Local";
 
 export async function run() {
@@ -62,6 +64,10 @@ async function measure(postgres, servers) {
     MariaDB: await opened(servers.mariadb),
     [ours]: latchkeyOn(redisStore(new Redis(servers.redis, { lazyConnect: true }))),
     "Redis (redis)": latchkeyOn(redisStore(createClient({ url: servers.redis }))),
+    [storeAlone]: bareStore(redisStore(new Redis(servers.redis, { lazyConnect: true }))),
+    [storeSingly]: bareStore(
+      redisStore(new Redis(servers.redis, { lazyConnect: true }), { groupCommit: false }),
+    ),
     [plainRedis]: await plainScripts(servers.redis),
     "Redis Cluster, six nodes here": await opened(servers.redisCluster),
     [dynamodbLocal]: await opened(dynamodb),
@@ -112,6 +118,41 @@ async function measure(postgres, servers) {
 /** @param {import("latchkey").Store} store */
 function latchkeyOn(store) {
   return contenderOf(createLatchkey({ store, tenant: "single" }));
+}
+
+let owners = 0;
+
+/**
+ * What a store does of an operation; fingerprint, leases, events and the rest are the engine's.
+ *
+ * @param {import("latchkey").Store<never>} store
+ */
+function bareStore(store) {
+  return {
+    async operation(key = randomUUID()) {
+      owners += 1;
+      const reservation = await store.reserve({
+        scope: "acme",
+        key,
+        fingerprint: "a".repeat(64),
+        owner: `owner-${owners}`,
+        leaseMs: 15_000,
+        retentionMs: 24 * 3_600_000,
+        onCrash: "reconcile",
+        reconcileAfterMs: 60_000,
+        mode: "execute",
+        route: undefined,
+        request: undefined,
+      });
+      if (reservation.kind !== "execute") throw new Error(`a new key was answered ${reservation.kind}`);
+      await store.settle(reservation.lease, {
+        kind: "complete",
+        response: { kind: "full", status: 201, headers: [], body: chargeBytes },
+        retentionMs: 24 * 3_600_000,
+      });
+    },
+    close: () => store.close(),
+  };
 }
 
 /** @param {string} url */
@@ -251,11 +292,17 @@ function report({ rates, toolRates, wakeUps, bytes }) {
       },
     ],
     bars: [
-      ratioBar(`Redis, ${callers} callers: one script call for each step`, {
-        rate: medianOf(rates[ours], "rate"),
-        of: medianOf(rates[plainRedis], "rate"),
-        atLeast: 2.3,
-      }),
+      ...[
+        { what: "the store: itself with one script call for each step", rate: storeAlone, of: storeSingly },
+        { what: "the store: bare scripts, one call for each step", rate: storeAlone, of: plainRedis },
+        { what: "with the engine: bare scripts, one call for each step", rate: ours, of: plainRedis },
+      ].map(({ what, rate, of }) =>
+        ratioBar(`Redis, ${callers} callers, ${what}`, {
+          rate: medianOf(rates[rate], "rate"),
+          of: medianOf(rates[of], "rate"),
+          atLeast: 2.3,
+        }),
+      ),
       { what: "a waiter wakes on Redis, p50", asked: "<= 1 ms", measured: ms(p50), reached: p50 <= 1 },
     ],
     notes: [
