@@ -15,6 +15,7 @@ export {
   UnverifiedError,
 } from "./core/errors.ts";
 export type { KeyFormat } from "./core/key.ts";
+export type { Note, NoteAnswer, Notes, NotesReading, NotesWriting, NoteWrite } from "./core/notes.ts";
 export type {
   DeadMessage,
   Delivery,
@@ -38,6 +39,8 @@ export type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  ForgetCounts,
+  ForgetOptions,
   HeartbeatAnswer,
   Lease,
   PhaseCommit,
@@ -57,6 +60,7 @@ export type {
   Store,
   SweepCounts,
   TransactAnswer,
+  UnknownCounts,
 } from "./core/store.ts";
 export type { StoredRequest } from "./core/stored-request.ts";
 export type { EventListener, LatchkeyEvent } from "./engine/events.ts";

@@ -10,6 +10,10 @@ export interface NewMessage {
   readonly key: string;
   /** What ties the message to the request that caused it. */
   readonly correlationId: string;
+  /** The scope of the request that caused it, so that what is kept of a tenant can be found. */
+  readonly scope: string;
+  /** The W3C trace context of the phase that enqueued it, where there is one. */
+  readonly traceparent: string | null;
   /** How long after its commit the message becomes due. */
   readonly delayMs: number;
 }

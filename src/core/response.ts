@@ -10,14 +10,18 @@ export interface CapturedResponse {
 }
 
 /** What is kept for the retries: everything, or only that it was too large to keep. */
-export type StoredResponse =
+export type StoredResponse = (
   | {
       readonly kind: "full";
       readonly status: number;
       readonly headers: readonly HeaderPair[];
       readonly body: Uint8Array;
     }
-  | { readonly kind: "omitted"; readonly status: number; readonly bodyBytes: number };
+  | { readonly kind: "omitted"; readonly status: number; readonly bodyBytes: number }
+) & {
+  /** The W3C trace context of the execution that made it, for the traces of its replays to point to. */
+  readonly trace?: string | undefined;
+};
 
 /**
  * Headers that say something about the answer itself, and are as true in a week as they are now. What describes one
@@ -101,13 +105,17 @@ export function encodeResponse(response: StoredResponse): EncodedResponse {
     case "full":
       return {
         status: response.status,
-        head: JSON.stringify({ v: encodingVersion, headers: response.headers }),
+        head: JSON.stringify({ v: encodingVersion, headers: response.headers, trace: response.trace }),
         body: response.body,
       };
     case "omitted":
       return {
         status: response.status,
-        head: JSON.stringify({ v: encodingVersion, omittedBytes: response.bodyBytes }),
+        head: JSON.stringify({
+          v: encodingVersion,
+          omittedBytes: response.bodyBytes,
+          trace: response.trace,
+        }),
         body: null,
       };
     default:
@@ -116,19 +124,26 @@ export function encodeResponse(response: StoredResponse): EncodedResponse {
 }
 
 export function decodeResponse(encoded: EncodedResponse): StoredResponse {
-  const head = JSON.parse(encoded.head) as { v: number; headers?: HeaderPair[]; omittedBytes?: number };
+  const head = JSON.parse(encoded.head) as {
+    v: number;
+    headers?: HeaderPair[];
+    omittedBytes?: number;
+    trace?: string;
+  };
   if (head.v !== encodingVersion) {
     throw new Error(
       `a stored response has encoding version ${head.v}, this Latchkey reads version ${encodingVersion}: upgrade this process`,
     );
   }
+  const trace = head.trace === undefined ? {} : { trace: head.trace };
   if (head.omittedBytes !== undefined) {
-    return { kind: "omitted", status: encoded.status, bodyBytes: head.omittedBytes };
+    return { kind: "omitted", status: encoded.status, bodyBytes: head.omittedBytes, ...trace };
   }
   return {
     kind: "full",
     status: encoded.status,
     headers: head.headers ?? [],
     body: encoded.body ?? new Uint8Array(),
+    ...trace,
   };
 }

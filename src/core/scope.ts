@@ -35,6 +35,12 @@ export function scopeOf(input: {
   }
 }
 
+/** The tenant's part of a scope: its own scope, and what every scope of its endpoints begins with. */
+export function tenantScopeOf(scope: string): string {
+  const end = scope.indexOf(" ");
+  return end === -1 ? scope : scope.slice(0, end);
+}
+
 /** Whether a value can be a tenant: a string that is neither empty nor longer than {@link tenantLengthMax}. */
 export function isTenant(value: unknown): value is string {
   return typeof value === "string" && value.length > 0 && value.length <= tenantLengthMax;

@@ -1,4 +1,5 @@
 import type { AuditEntry, AuditQuery } from "./audit.ts";
+import type { Notes } from "./notes.ts";
 import type { NewMessage, Outbox } from "./outbox.ts";
 import type { Progress } from "./phase.ts";
 import type {
@@ -83,6 +84,19 @@ export interface Store<Tx = unknown> {
 
   /** Removes, or marks, up to `limit` records past their retention. Never one that is not settled. */
   reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts>;
+
+  /**
+   * Removes up to `limit` of what is kept about one tenant: settled records, whatever their retention, messages that
+   * nobody has to deliver any more, and audit entries. What is still under way, in doubt or half done stays and is
+   * counted. Answers that were kept elsewhere are not given any more, as after a bust.
+   */
+  forgetTenant(options: ForgetOptions): Promise<ForgetCounts>;
+
+  /** How many outcomes are unknown right now, and for how long. */
+  unknownCounts(): Promise<UnknownCounts>;
+
+  /** Small facts that all processes share. */
+  readonly notes: Notes;
 
   /**
    * Calls `wake` soon after the record may have changed. Present where `capabilities.push` says so. A wake-up may be
@@ -314,6 +328,28 @@ export interface SweepCounts {
   readonly retryable: number;
   /** Accepted requests that nobody executed in time. */
   readonly unclaimed: number;
+}
+
+export interface ForgetOptions {
+  /** The tenant's part of a scope, as `scopeOf` names it: the scope itself, and all that begin with it and a space. */
+  readonly tenantScope: string;
+  readonly limit: number;
+}
+
+export interface ForgetCounts {
+  /** Removed by this call: records, messages and audit entries. As long as it is not 0, there may be more. */
+  readonly removed: number;
+  /** Records and messages that are not settled; known only when nothing else is left, and 0 until then. */
+  readonly unsettled: number;
+}
+
+export interface UnknownCounts {
+  /** Reconciliation still asks about these. */
+  readonly waiting: number;
+  /** An operator has to settle these. */
+  readonly escalated: number;
+  /** How long ago the oldest of them all was first reserved; 0 if there is none. */
+  readonly oldestMs: number;
 }
 
 export interface ReapCounts {

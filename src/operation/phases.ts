@@ -163,6 +163,8 @@ export class Phases implements Flow {
       partition: partition ?? null,
       key,
       correlationId: correlationId ?? lease.key,
+      scope: lease.scope,
+      traceparent: null,
       delayMs,
     });
     return key;

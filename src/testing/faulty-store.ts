@@ -16,6 +16,10 @@ const verbs = [
   "bust",
   "audit",
   "reap",
+  "forgetTenant",
+  "unknownCounts",
+  "readNotes",
+  "writeNotes",
 ] as const;
 
 type Verb = (typeof verbs)[number];
@@ -97,6 +101,12 @@ export function faultyStore(options: {
     bust: (id, bust) => through("bust", () => store.bust(id, bust)),
     audit: (query) => through("audit", () => store.audit(query)),
     reap: (request) => through("reap", () => store.reap(request)),
+    forgetTenant: (options) => through("forgetTenant", () => store.forgetTenant(options)),
+    unknownCounts: () => through("unknownCounts", () => store.unknownCounts()),
+    notes: {
+      read: (names) => through("readNotes", () => store.notes.read(names)),
+      write: (writes) => through("writeNotes", () => store.notes.write(writes)),
+    },
     ...(store.watch === undefined ? {} : { watch: store.watch.bind(store) }),
     ...(store.onOwnershipLost === undefined ? {} : { onOwnershipLost: store.onOwnershipLost.bind(store) }),
     ...(store.onBusted === undefined ? {} : { onBusted: store.onBusted.bind(store) }),

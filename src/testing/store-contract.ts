@@ -5,11 +5,13 @@ import { bustCases } from "./contract/bust.ts";
 import { deadLetterCases } from "./contract/dead-letters.ts";
 import { halfDoneCases } from "./contract/half-done.ts";
 import { type ContractCase, has, type Need, type StoreHarness } from "./contract/harness.ts";
+import { noteCases } from "./contract/notes.ts";
 import { outboxCases } from "./contract/outbox.ts";
 import { progressCases } from "./contract/progress.ts";
 import { reconcileCases } from "./contract/reconcile.ts";
 import { reserveCases } from "./contract/reserve.ts";
 import { settleCases } from "./contract/settle.ts";
+import { tenantCases } from "./contract/tenants.ts";
 import { transactCases } from "./contract/transact.ts";
 import { upkeepCases } from "./contract/upkeep.ts";
 
@@ -27,6 +29,8 @@ export const storeContract: readonly ContractCase[] = [
   ...reconcileCases,
   ...bustCases,
   ...auditCases,
+  ...tenantCases,
+  ...noteCases,
 ];
 
 /**

@@ -11,6 +11,7 @@ import {
   type UnknownRecord,
 } from "../../core/record.ts";
 import type { StoredResponse } from "../../core/response.ts";
+import { tenantScopeOf } from "../../core/scope.ts";
 import type {
   Advance,
   Bust,
@@ -21,6 +22,8 @@ import type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  ForgetCounts,
+  ForgetOptions,
   Lease,
   ReapCounts,
   RenewAnswer,
@@ -34,6 +37,7 @@ import type {
   Settlement,
   Store,
   SweepCounts,
+  UnknownCounts,
   Unwatch,
 } from "../../core/store.ts";
 import type { StoredRequest } from "../../core/stored-request.ts";
@@ -53,6 +57,7 @@ import {
 } from "../../core/transition.ts";
 import { BustListeners } from "../bust-listeners.ts";
 import { Watchers } from "../watchers.ts";
+import { MemoryNotes } from "./notes.ts";
 
 export interface MemoryStoreOptions {
   /** Milliseconds since 1970; tests pass their own. */
@@ -77,15 +82,17 @@ class MemoryStore implements Store {
     responseBytesMax: Number.MAX_SAFE_INTEGER,
   };
   readonly #entries = new Map<string, Entry>();
-  readonly #audit: AuditEntry[] = [];
+  #audit: AuditEntry[] = [];
   #audited = 0;
   readonly #watchers = new Watchers();
   readonly #bustListeners = new BustListeners();
   readonly #clock: () => number;
   #generation = randomUUID();
+  readonly notes: MemoryNotes;
 
   constructor(clock: () => number) {
     this.#clock = clock;
+    this.notes = new MemoryNotes(clock);
     // Nothing comes between this store and those who listen to it.
     this.#bustListeners.listening();
   }
@@ -295,6 +302,33 @@ class MemoryStore implements Store {
     return { deleted, expired: marked };
   }
 
+  async forgetTenant({ tenantScope, limit }: ForgetOptions): Promise<ForgetCounts> {
+    const own = [...this.#entries.values()].filter(({ record }) => isOf(tenantScope, record));
+    const forgotten = own.filter(({ record }) => isSettled(record)).slice(0, limit);
+    for (const { record } of forgotten) this.#entries.delete(recordIdText(record));
+    const auditLimit = limit - forgotten.length;
+    const entries = new Set(this.#audit.filter((entry) => isOf(tenantScope, entry)).slice(0, auditLimit));
+    this.#audit = this.#audit.filter((entry) => !entries.has(entry));
+    const removed = forgotten.length + entries.size;
+    if (forgotten.length > 0) {
+      this.#generation = randomUUID();
+      this.#bustListeners.interrupted();
+      this.#bustListeners.listening();
+    }
+    return { removed, unsettled: removed === 0 ? own.length : 0 };
+  }
+
+  async unknownCounts(): Promise<UnknownCounts> {
+    const counts = { waiting: 0, escalated: 0, oldestMs: 0 };
+    const now = this.#clock();
+    for (const { record } of this.#entries.values()) {
+      if (record.state !== "unknown") continue;
+      counts[record.escalatedAt === undefined ? "waiting" : "escalated"] += 1;
+      counts.oldestMs = Math.max(counts.oldestMs, now - record.createdAt);
+    }
+    return counts;
+  }
+
   async watch(id: RecordId, wake: () => void): Promise<Unwatch> {
     return this.#watchers.add(id, wake);
   }
@@ -367,6 +401,10 @@ function isAbandoned(record: IdempotencyRecord, now: number): record is FailedRe
     record.resumeAfter === undefined &&
     record.expiresAt <= now
   );
+}
+
+function isOf(tenantScope: string, { scope }: RecordId): boolean {
+  return tenantScopeOf(scope) === tenantScope;
 }
 
 function keptRequest(entry: Entry | undefined, request: ReserveRequest): StoredRequest | undefined {

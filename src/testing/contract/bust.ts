@@ -14,10 +14,10 @@ import {
   lease,
   recordIn,
   release,
-  rounds,
   someProgress,
   stateOf,
   suspend,
+  until,
 } from "./requests.ts";
 
 const wrongPrice = { by: "Ada", reason: "the price was wrong" };
@@ -277,12 +277,4 @@ async function halfDone({ store }: StoreHarness): Promise<ReserveRequest> {
 
 function idOf({ scope, key }: ReserveRequest) {
   return { scope, key };
-}
-
-/** What is pushed comes soon, but not at once. */
-async function until(isSo: () => boolean): Promise<void> {
-  for (const _ of rounds()) {
-    if (isSo()) return;
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
 }

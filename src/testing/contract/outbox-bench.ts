@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { DeadMessage, Delivery, Message, NewMessage, Outbox } from "../../core/outbox.ts";
+import type { Store } from "../../core/store.ts";
 import type { ContractCase } from "./harness.ts";
 import { fresh, lease, longMs, rounds } from "./requests.ts";
 
@@ -8,6 +9,7 @@ export const neverMs = 24 * 3_600_000;
 
 /** An outbox in which nothing but the messages of this case is due. */
 export interface OutboxBench {
+  readonly store: Store;
   readonly outbox: Outbox;
   passTime(ms: number): Promise<void>;
   /** Commits messages in one phase, named after their payload. */
@@ -52,6 +54,7 @@ export function outboxCase(name: string, run: (bench: OutboxBench) => Promise<vo
       await clear(outbox);
       try {
         await run({
+          store,
           outbox,
           passTime: (ms) => passTime(ms),
           relay,
@@ -97,6 +100,8 @@ function newMessage(topic: string, overrides: Partial<NewMessage>): NewMessage {
     payload: "{}",
     key: `message-${sequence}`,
     correlationId: topic,
+    scope: topic,
+    traceparent: null,
     delayMs: 0,
     ...overrides,
     partition: partition === null ? null : ownPartition(topic, partition),

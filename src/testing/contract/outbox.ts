@@ -26,6 +26,8 @@ export const outboxCases: readonly ContractCase[] = [
         partition: "ünï",
         key: "lk_1",
         correlationId: "request 1",
+        scope: "tenant POST /rides",
+        traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
       };
       await send(sent);
       assert.equal((await outbox.counts()).waiting, before.waiting + 1);

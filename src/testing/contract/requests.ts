@@ -210,3 +210,11 @@ export function counts(reservations: readonly Reservation[]): Record<string, num
   for (const { kind } of reservations) byKind[kind] = (byKind[kind] ?? 0) + 1;
   return byKind;
 }
+
+/** What is pushed comes soon, but not at once. */
+export async function until(isSo: () => boolean): Promise<void> {
+  for (const _ of rounds()) {
+    if (isSo()) return;
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}

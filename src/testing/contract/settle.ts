@@ -32,6 +32,22 @@ export const settleCases: readonly ContractCase[] = [
     },
   },
   {
+    name: "the trace of an execution is kept with its response, whole or left out",
+    async run({ store }) {
+      const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+      for (const response of [
+        { ...created, trace },
+        { kind: "omitted", status: 200, bodyBytes: 9, trace },
+      ] as const) {
+        const request = fresh();
+        await store.settle(await lease(store, request), complete(response));
+        const replay = await store.reserve(again(request));
+        assert.ok(replay.kind === "replay");
+        assert.equal(replay.response.trace, trace);
+      }
+    },
+  },
+  {
     name: "an owner whose execution was declared unknown cannot settle it any more",
     async run({ store, passTime }) {
       for (const settlement of everySettlement) {

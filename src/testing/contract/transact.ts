@@ -273,5 +273,14 @@ function phase(overrides: Partial<PhaseCommit>): PhaseCommit {
 }
 
 function message(key: string): NewMessage {
-  return { topic: "transact", payload: "{}", partition: null, key, correlationId: key, delayMs: 0 };
+  return {
+    topic: "transact",
+    payload: "{}",
+    partition: null,
+    key,
+    correlationId: key,
+    scope: "transact",
+    traceparent: null,
+    delayMs: 0,
+  };
 }
