@@ -1,3 +1,4 @@
+import type { ProblemCode } from "../core/problem.ts";
 import type { RecordId } from "../core/record.ts";
 
 /** What an arriving request was answered with. */
@@ -81,9 +82,28 @@ export type LatchkeyEvent =
       readonly attempts: number;
       readonly error: unknown;
     }
+  /** A tenant wanted more than its limits allow: the request was refused, and nothing was executed. */
+  | { readonly type: "limited"; readonly tenantScope: string; readonly limit: LimitName }
+  /** A request was refused before the store was asked about it, for this reason. */
+  | { readonly type: "refused"; readonly code: ProblemCode }
+  /** The breaker around the store has changed its mind. */
+  | { readonly type: "breaker"; readonly state: BreakerState; readonly reason: string }
+  /** What was kept about a tenant has been removed, or made unreadable. */
+  | {
+      readonly type: "forgotten";
+      readonly tenantScope: string;
+      readonly how: "removed" | "shredded";
+      readonly by: string;
+    }
   /** A worker's round that did something. */
   | { readonly type: "worker"; readonly worker: string; readonly counts: Readonly<Record<string, number>> }
   | { readonly type: "worker_error"; readonly worker: string; readonly error: unknown };
+
+/** What can be limited for each tenant. */
+export type LimitName = "newKeys" | "lookUps" | "activeKeys" | "storedBytes";
+
+/** `closed` lets everything through, `open` nothing, `half-open` a few to see. */
+export type BreakerState = "closed" | "open" | "half-open";
 
 export type StoreVerb =
   | "reserve"
@@ -99,7 +119,9 @@ export type StoreVerb =
   | "resolve"
   | "bust"
   | "audit"
-  | "outbox";
+  | "outbox"
+  | "notes"
+  | "forget";
 
 export type EventListener = (event: LatchkeyEvent) => void;
 
