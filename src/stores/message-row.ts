@@ -9,6 +9,9 @@ export function messageOf(id: unknown, row: Readonly<Record<string, unknown>>): 
     payload: row.payload as string,
     key: row.message_key as string,
     correlationId: row.correlation_id as string,
+    // Empty, and null, for what was enqueued before there were these columns.
+    scope: row.scope as string,
+    traceparent: row.traceparent as string | null,
     attempts: row.attempts as number,
     createdAt: row.created_at as number,
   };
