@@ -91,6 +91,8 @@ export async function enqueue(
         partition: null,
         key: randomUUID(),
         correlationId: "request-1",
+        scope: "acme",
+        traceparent: null,
         delayMs: 0,
         ...message,
         payload: JSON.stringify(message.payload ?? null),
