@@ -38,7 +38,16 @@ export class Names {
   }
 
   bucketOf(id: RecordId): number {
-    return this.tags.length === 1 ? 0 : hashOf(nameOf(id)) % this.tags.length;
+    return this.tags.length === 1 ? 0 : this.#bucketOfName(nameOf(id));
+  }
+
+  /** Notes are spread over the buckets as records are, beside them. */
+  noteKeyOf(name: string): string {
+    return `${this.tags[this.#bucketOfName(name)]}n${name}`;
+  }
+
+  #bucketOfName(name: string): number {
+    return hashOf(name) % this.tags.length;
   }
 }
 

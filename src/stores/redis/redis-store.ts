@@ -1,5 +1,6 @@
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
 import { auditReasons } from "../../core/audit.ts";
+import type { Notes } from "../../core/notes.ts";
 import { encodeProgress } from "../../core/phase.ts";
 import type { RecordId, RecordState, UnknownRecord } from "../../core/record.ts";
 import type { StoredResponse } from "../../core/response.ts";
@@ -26,6 +27,7 @@ import type {
   Settlement,
   Store,
   SweepCounts,
+  UnknownCounts,
   UnsettledState,
   Unwatch,
 } from "../../core/store.ts";
@@ -34,6 +36,7 @@ import { Batches, Singly } from "./batches.ts";
 import { linkOf, type RedisClient } from "./client.ts";
 import { dangersOf } from "./health.ts";
 import { Names } from "./names.ts";
+import { RedisNotes } from "./notes.ts";
 import { checkedOptions, type RedisStoreOptions } from "./options.ts";
 import { digestOf, Push } from "./push.ts";
 import { decodeRecord, onCrashes, packResponse, unreadable } from "./record.ts";
@@ -58,6 +61,7 @@ export class RedisStore implements Store<never> {
     durability: "configured",
     responseBytesMax: 64 * 1024 * 1024,
   };
+  readonly notes: Notes;
   /** In a cluster nobody knows whether a bust was missed, and so nobody is told of any. */
   readonly onBusted?: (listener: BustListener) => BustNames;
   readonly #server: Server;
@@ -77,6 +81,7 @@ export class RedisStore implements Store<never> {
       (options.groupCommit ?? true) ? new Batches(this.#server, aloneMax) : new Singly(this.#server);
     this.#upkeep = new Upkeep(this.#server);
     this.#push = new Push(this.#server);
+    this.notes = new RedisNotes(this.#server);
     this.#warn = options.warn ?? ((sentence) => process.emitWarning(sentence, { code: "LATCHKEY_REDIS" }));
     if (!link.isCluster) {
       this.onBusted = (listener) => {
@@ -156,6 +161,10 @@ export class RedisStore implements Store<never> {
 
   reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
     return this.#upkeep.reap(options);
+  }
+
+  unknownCounts(): Promise<UnknownCounts> {
+    return this.#upkeep.unknownCounts();
   }
 
   async resolve(id: RecordId, fence: number, resolution: Resolution, by: string): Promise<ResolveAnswer> {
