@@ -13,6 +13,8 @@ import type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  ForgetCounts,
+  ForgetOptions,
   HeartbeatAnswer,
   Lease,
   Reading,
@@ -33,7 +35,9 @@ import type {
 } from "../../core/store.ts";
 import { readAudit } from "./audit.ts";
 import { Batches, Singly } from "./batches.ts";
+import { chunksOf } from "./chunks.ts";
 import { linkOf, type RedisClient } from "./client.ts";
+import { Forgetting } from "./forgetting.ts";
 import { dangersOf } from "./health.ts";
 import { Names } from "./names.ts";
 import { RedisNotes } from "./notes.ts";
@@ -67,6 +71,7 @@ export class RedisStore implements Store<never> {
   readonly #server: Server;
   readonly #records: Batches | Singly;
   readonly #upkeep: Upkeep;
+  readonly #forgetting: Forgetting;
   readonly #push: Push;
   readonly #warn: (sentence: string) => void;
   #looked: Promise<void> | undefined;
@@ -80,6 +85,7 @@ export class RedisStore implements Store<never> {
     this.#records =
       (options.groupCommit ?? true) ? new Batches(this.#server, aloneMax) : new Singly(this.#server);
     this.#upkeep = new Upkeep(this.#server);
+    this.#forgetting = new Forgetting(this.#server);
     this.#push = new Push(this.#server);
     this.notes = new RedisNotes(this.#server);
     this.#warn = options.warn ?? ((sentence) => process.emitWarning(sentence, { code: "LATCHKEY_REDIS" }));
@@ -161,6 +167,11 @@ export class RedisStore implements Store<never> {
 
   reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
     return this.#upkeep.reap(options);
+  }
+
+  async forgetTenant(options: ForgetOptions): Promise<ForgetCounts> {
+    await this.#server.start();
+    return this.#forgetting.forget(options);
   }
 
   unknownCounts(): Promise<UnknownCounts> {
@@ -257,9 +268,3 @@ export class RedisStore implements Store<never> {
 
 /** Nobody else is served while a script runs. */
 const renewedMax = 500;
-
-function chunksOf<T>(items: readonly T[], size: number): T[][] {
-  const chunks: T[][] = [];
-  for (let from = 0; from < items.length; from += size) chunks.push(items.slice(from, from + size));
-  return chunks;
-}

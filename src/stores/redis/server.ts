@@ -24,6 +24,8 @@ const scripts = {
   claimResumable: loadScript("claim_resumable"),
   claimUnknown: loadScript("claim_unknown"),
   reap: loadScript("reap"),
+  forget: loadScript("forget"),
+  unlist: loadScript("unlist"),
   countUnknown: loadScript("count_unknown"),
   writeNotes: loadScript("write_notes"),
 } as const satisfies Record<string, Script>;

@@ -9,7 +9,8 @@
 --
 -- Keys of a bucket: <tag><name> a record · <tag>q<name> its request · @sweep, @resume, @unknown what workers look
 -- through, by when it is due · @windows, @softs the minutes in which records expire, @w<minute>, @s<minute> which ones
--- · @audit · <tag>n<name> a note · the channel !
+-- · @audit · <tag>f<digest> the fence of a record that was forgotten with its tenant, and @forgotten as long as there may
+-- be one · <tag>n<name> a note · the channel !
 --#include clock
 local TAG_BYTES, PUBLISH, AUDIT_MAX = tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local IS_CLUSTER = PUBLISH == 'SPUBLISH'
@@ -61,6 +62,10 @@ end
 
 local function requestKeyOf(key)
   return tagOf(key) .. 'q' .. nameOf(key)
+end
+
+local function fenceKeyOf(key)
+  return tagOf(key) .. 'f' .. redis.sha1hex(nameOf(key))
 end
 
 local function later(...)
@@ -207,8 +212,9 @@ local function flush()
   if #trail > 0 then writeTrail() end
   for tag, messages in pairs(news) do
     for _, message in ipairs(messages) do
-      -- Whoever waits also polls, and an older cluster has no sharded channels; but a bust that cannot be told is an error.
-      local publish = not IS_CLUSTER and sub(message, 1, 1) == 'b' and redis.call or redis.pcall
+      -- Whoever waits also polls, and an older cluster has no sharded channels; but it is an error if those who have kept
+      -- an answer cannot be told that it is gone.
+      local publish = not IS_CLUSTER and sub(message, 1, 1) ~= 'w' and redis.call or redis.pcall
       publish(PUBLISH, tag .. '!', message)
     end
   end
