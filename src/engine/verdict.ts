@@ -4,6 +4,7 @@ import type { ExecuteAfter, ReserveMode } from "../core/store.ts";
 import type { StoredRequest } from "../core/stored-request.ts";
 import type { ReserveOutcome } from "./events.ts";
 import type { Execution, ExecutionPolicy } from "./execution.ts";
+import type { ArrivalTrace } from "./tracing.ts";
 
 /** A request that wants to be executed at most once. */
 export interface Arrival extends RecordId {
@@ -15,6 +16,8 @@ export interface Arrival extends RecordId {
   readonly request?: StoredRequest | undefined;
   /** A worker asks: what was accepted is to be executed now. */
   readonly isClaim?: boolean;
+  /** Set by the engine's own tracing. */
+  readonly trace?: ArrivalTrace;
 }
 
 /** What has to happen with an arriving request: the one thing that a caller of the engine switches on. */
