@@ -23,6 +23,7 @@ import {
 } from "./answer.ts";
 import { Exchange, storeDownRetryAfterMs, unknownRetryAfterMsMin } from "./exchange.ts";
 import { limitedAnswer } from "./limited.ts";
+import { tellRefusal } from "./refusal.ts";
 import {
   type BodyReading,
   type FingerprintRequest,
@@ -184,6 +185,7 @@ export class Gate<Native> {
 
   /** The answer to a body that is too large, for frameworks that read it before the request arrives here. */
   tooLarge(request: Pick<HttpRequest, "keyFields">): HttpAnswer {
+    tellRefusal(this.#latchkey.engine.events, "body-too-large");
     const parsed = parseKey(request.keyFields, this.policy.keyFormat);
     return problemAnswer(this.#context(parsed.kind === "key" ? parsed.key : undefined), "body-too-large", {
       detail: `Protected requests may have a body of up to ${this.policy.requestBytesMax} bytes. Nothing was executed.`,
@@ -327,7 +329,11 @@ export class Gate<Native> {
 
   /** What a worker needs to execute the request again. */
   #kept(request: HttpRequest, body: RequestBody, tenant: string): StoredRequest | undefined {
-    const kept = storedRequest(request, body, { tenant, extraHeaders: this.policy.keepRequestHeaders });
+    const kept = storedRequest(request, body, {
+      tenant,
+      extraHeaders: this.policy.keepRequestHeaders,
+      trace: this.#latchkey.engine.tracing?.current(),
+    });
     if (kept === undefined && this.policy.onInFlight === "accept") {
       throw new ConfigError(
         "a request cannot be accepted for later whose body was parsed to something that cannot be sent again: mount " +
@@ -350,6 +356,7 @@ export class Gate<Native> {
   }
 
   #refuse(key: string | undefined, ...[code, options]: ProblemArguments): Arrival {
+    tellRefusal(this.#latchkey.engine.events, code);
     return { kind: "answer", answer: problemAnswer(this.#context(key), code, options) };
   }
 }
