@@ -28,6 +28,8 @@ export type { Phase, Progress } from "./core/phase.ts";
 export type { Policy, PolicyInput, Profile } from "./core/policy.ts";
 export type { Problem, ProblemCode, RetryAdvice } from "./core/problem.ts";
 export type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "./core/record.ts";
+export type { RequestTime, RequestTimeHeader, SecretsOfTenant } from "./core/request-time.ts";
+export { type Secret, signRequestTime } from "./core/request-time-signature.ts";
 export type { StoredResponse } from "./core/response.ts";
 export type { ScopePolicy } from "./core/scope.ts";
 export type {

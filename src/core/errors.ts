@@ -68,7 +68,14 @@ export class EffectFailedError extends LatchkeyError {
 }
 
 /** Why `latchkey.run` neither executed nor had a result to give back. */
-export type RefusalCode = "in-flight" | "key-reused" | "outcome-unknown" | "lease-lost" | "execution-timeout";
+export type RefusalCode =
+  | "in-flight"
+  | "key-reused"
+  | "outcome-unknown"
+  | "lease-lost"
+  | "execution-timeout"
+  | "late-arrival"
+  | "request-time-invalid";
 
 /** An operation was not executed, or its result is not known; `code` says which, and whether to try again. */
 export class OperationRefusedError extends LatchkeyError {

@@ -5,12 +5,13 @@ import {
   fingerprintSelection,
   type RequestBody,
 } from "../core/fingerprint.ts";
-import { keyTimeMs, parseKey } from "../core/key.ts";
+import { parseKey } from "../core/key.ts";
 import { keepsRequest, type Policy, type PolicyInput } from "../core/policy.ts";
 import { headerAllowList } from "../core/response.ts";
 import { isTenant, scopeOf } from "../core/scope.ts";
 import type { StoredRequest } from "../core/stored-request.ts";
-import type { Verdict } from "../engine/verdict.ts";
+import { recall } from "../engine/recall.ts";
+import type { Arrival as EngineArrival, Verdict } from "../engine/verdict.ts";
 import type { Latchkey, TenantOf } from "../latchkey.ts";
 import type { ReconcileHook } from "../operation/reconciliation.ts";
 import {
@@ -21,6 +22,7 @@ import {
   replayAnswer,
 } from "./answer.ts";
 import { Exchange, storeDownRetryAfterMs, unknownRetryAfterMsMin } from "./exchange.ts";
+import { type Lateness, latenessOf } from "./lateness.ts";
 import {
   type BodyReading,
   type FingerprintRequest,
@@ -60,6 +62,7 @@ export class Gate<Native> {
   readonly #rules: ConstructorParameters<typeof Exchange>[0]["rules"];
   readonly #methods: ReadonlySet<string>;
   readonly #keepsRequest: boolean;
+  readonly #latenessOf: ReturnType<typeof latenessOf>;
   #lastScope = { tenant: "", scope: "" };
 
   constructor(latchkey: Latchkey, route: RoutePolicy<Native> = {}) {
@@ -81,6 +84,7 @@ export class Gate<Native> {
     this.#select = fingerprint;
     this.#methods = new Set(this.policy.methods);
     this.#keepsRequest = keepsRequest(this.policy);
+    this.#latenessOf = latenessOf(this.policy, () => latchkey.engine.runtime.now());
     this.#rules = {
       allowedHeaders: headerAllowList(this.policy.replayHeaders),
       responseBytesMax: this.policy.responseBytesMax,
@@ -118,10 +122,7 @@ export class Gate<Native> {
     }
     if (parsed.kind === "invalid") return this.#refuse(undefined, "key-invalid", { detail: parsed.reason });
     const { key } = parsed;
-    // What a worker comes for is there, and was not late when it came.
     const isClaim = request.header(claimHeader) !== undefined;
-    const late = isClaim ? undefined : this.#lateness(key);
-    if (late !== undefined) return late;
 
     // One request is protected once, by the outermost gate, however many it passes on its way to the handler.
     if (this.#isInside(request.native)) return pass;
@@ -138,6 +139,20 @@ export class Gate<Native> {
       });
     }
 
+    if (this.#latenessOf === undefined) return this.#read(request, tenant, sent);
+    // What a worker comes for is there, and was not late when it came: only that is looked at.
+    const { key, isClaim } = sent;
+    const lateness = isClaim
+      ? "late"
+      : this.#latenessOf({ key, tenant, header: (name) => request.header(name) });
+    return whenKnown<Lateness, Arrival>(lateness, (known) => {
+      if (known === "young") return this.#read(request, tenant, sent);
+      if (known === "late") return this.#read(request, tenant, { ...sent, isLate: true });
+      return this.#refuse(key, known.code, { detail: known.detail });
+    });
+  }
+
+  #read(request: HttpRequest, tenant: string, sent: Sent): Arrival | Promise<Arrival> {
     const reading = request.body(this.policy.requestBytesMax);
     return whenKnown(reading, (read) => this.#compare(request, tenant, read, sent));
   }
@@ -158,7 +173,7 @@ export class Gate<Native> {
 
     const { method, path } = request;
     const scope = this.#scope(tenant, method, path);
-    const arriving = this.#latchkey.engine.arrive({
+    const arrival: EngineArrival = {
       scope,
       key,
       fingerprint: fingerprint.fingerprint,
@@ -166,8 +181,24 @@ export class Gate<Native> {
       route: policy.name,
       request: this.#keepsRequest ? this.#kept(request, reading.body, tenant) : undefined,
       isClaim,
-    });
-    return arriving.then((verdict) => this.#arrivalOf(verdict, request, key));
+    };
+    if (sent.isLate) return this.#recall(arrival, request);
+    return this.#latchkey.engine.arrive(arrival).then((verdict) => this.#arrivalOf(verdict, request, key));
+  }
+
+  /** A late request is not run, but gets what is known of it. */
+  async #recall(arrival: EngineArrival, request: HttpRequest): Promise<Arrival> {
+    const { engine } = this.#latchkey;
+    const recalled = await recall(engine, arrival);
+    if (recalled === "late") {
+      return this.#refuse(arrival.key, "late-arrival", {
+        detail:
+          "This request is too old to be run, and nothing is kept from which it could be told whether it was. Find out " +
+          "by reading, and use a new key for a new request.",
+      });
+    }
+    const verdict = recalled === "due" ? await engine.arrive(arrival) : recalled;
+    return this.#arrivalOf(verdict, request, arrival.key);
   }
 
   /** The answer to a body that is too large, for frameworks that read it before the request arrives here. */
@@ -261,30 +292,6 @@ export class Gate<Native> {
     }
   }
 
-  #lateness(key: string): Arrival | undefined {
-    if (this.policy.lateArrivals === "allow") return undefined;
-    const madeAt = keyTimeMs(key);
-    if (madeAt === undefined) {
-      return this.#refuse(key, "key-invalid", {
-        detail:
-          "This route refuses late arrivals and has to know when a key was made: send a UUID version 7.",
-      });
-    }
-    const ageMs = this.#latchkey.engine.runtime.now() - madeAt;
-    // A key from the future would be young for longer than its answer is kept.
-    if (ageMs < -clockSkewMsMax) {
-      return this.#refuse(key, "key-invalid", {
-        detail: "This key was made in the future: set the clock, and send a new UUID version 7.",
-      });
-    }
-    if (ageMs <= this.policy.retentionMs) return undefined;
-    return this.#refuse(key, "late-arrival", {
-      detail:
-        "Answers are not kept for as long as this key is old, so it cannot be told whether the request ran. Find out " +
-        "by reading, and use a new key for a new request.",
-    });
-  }
-
   #fingerprint(request: HttpRequest, body: RequestBody): FingerprintAnswer {
     const { method, path, query } = request;
     if (this.#select !== undefined) {
@@ -340,15 +347,14 @@ export class Gate<Native> {
 interface Sent {
   readonly key: string;
   readonly isClaim: boolean;
+  /** Too old to be run. */
+  readonly isLate?: boolean;
 }
 
 type ProblemArguments = [
   code: Parameters<typeof problemAnswer>[1],
   options: Parameters<typeof problemAnswer>[2],
 ];
-
-/** What clocks of clients may be ahead. */
-const clockSkewMsMax = 300_000;
 
 /** Requests whose handler runs under a gate right now. */
 const inside = new WeakSet<object>();
