@@ -68,8 +68,10 @@ export type { StoredRequest } from "./core/stored-request.ts";
 export type { EventListener, LatchkeyEvent } from "./engine/events.ts";
 export type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 export type { Runtime } from "./engine/runtime.ts";
+export { asRecorded, type Binding, type BindingOf } from "./http/binding.ts";
 export type { RoutePolicy } from "./http/gate.ts";
 export type { FingerprintRequest } from "./http/request.ts";
+export type { StatusOptions } from "./http/status.ts";
 export {
   createLatchkey,
   type Latchkey,

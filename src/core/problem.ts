@@ -20,6 +20,7 @@ export const problemKinds = {
   },
   "body-ambiguous": { status: 400, title: "The body can be read in more than one way", retry: "same-key" },
   "tenant-missing": { status: 401, title: "The caller is not known", retry: "same-key" },
+  "session-missing": { status: 401, title: "The session is not known", retry: "same-key" },
   "key-not-found": { status: 404, title: "There is no request under this key", retry: "new-key" },
   "not-claimed": { status: 408, title: "Nobody executed the request in time", retry: "new-key" },
   "in-flight": { status: 409, title: "The first request with this key is still running", retry: "same-key" },

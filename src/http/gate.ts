@@ -1,3 +1,4 @@
+import { boundFingerprint } from "../core/binding.ts";
 import { ConfigError } from "../core/errors.ts";
 import {
   type FingerprintAnswer,
@@ -21,6 +22,7 @@ import {
   problemAnswer,
   replayAnswer,
 } from "./answer.ts";
+import { asRecorded, type BindingOf, claimedFingerprint, isBinding } from "./binding.ts";
 import { Exchange, storeDownRetryAfterMs, unknownRetryAfterMsMin } from "./exchange.ts";
 import { type Lateness, latenessOf } from "./lateness.ts";
 import {
@@ -38,6 +40,11 @@ import { whenKnown } from "./when-known.ts";
 export interface RoutePolicy<Native> extends PolicyInput {
   /** Who is calling, from the framework's own request. */
   readonly tenant?: TenantOf<Native>;
+  /**
+   * Ties keys to a session, a token or a certificate: the same key from another one is refused as another request is.
+   * Without one the request is refused with 401.
+   */
+  readonly binding?: BindingOf<Native>;
   /** Selects what makes two requests the same, in place of the whole query and body. Must be a JSON value. */
   readonly fingerprint?: (request: FingerprintRequest) => unknown;
   /** Asked what became of a request whose outcome is unknown; such a route needs a `name`. */
@@ -58,6 +65,7 @@ export class Gate<Native> {
   readonly policy: Policy;
   readonly #latchkey: Latchkey;
   readonly #tenantOf: TenantOf<HttpRequest> | "single";
+  readonly #bindingOf: BindingOf<Native> | undefined;
   readonly #select: RoutePolicy<Native>["fingerprint"];
   readonly #rules: ConstructorParameters<typeof Exchange>[0]["rules"];
   readonly #methods: ReadonlySet<string>;
@@ -66,7 +74,7 @@ export class Gate<Native> {
   #lastScope = { tenant: "", scope: "" };
 
   constructor(latchkey: Latchkey, route: RoutePolicy<Native> = {}) {
-    const { tenant, fingerprint, reconcile, ...overrides } = route;
+    const { tenant, binding, fingerprint, reconcile, ...overrides } = route;
     if (tenant !== undefined && typeof tenant !== "function") {
       throw new ConfigError(
         'a route\'s tenant must be a function of the request; only createLatchkey takes "single"',
@@ -77,10 +85,16 @@ export class Gate<Native> {
         "a route's fingerprint must be a function of the request that returns a JSON value",
       );
     }
+    if (binding !== undefined && typeof binding !== "function") {
+      throw new ConfigError(
+        "a route's binding must be a function of the request that returns a session's id",
+      );
+    }
     this.policy = latchkey.policy(overrides);
     latchkey.registerRoute(this.policy, reconcile);
     this.#latchkey = latchkey;
     this.#tenantOf = tenant === undefined ? latchkey.tenant : (request) => tenant(request.native as Native);
+    this.#bindingOf = binding;
     this.#select = fingerprint;
     this.#methods = new Set(this.policy.methods);
     this.#keepsRequest = keepsRequest(this.policy);
@@ -139,6 +153,17 @@ export class Gate<Native> {
       });
     }
 
+    if (this.#bindingOf === undefined) return this.#date(request, tenant, sent);
+    return whenKnown(this.#bindingOf(request.native as Native), (binding) => {
+      if (isBinding(binding, sent)) return this.#date(request, tenant, { ...sent, binding });
+      return this.#refuse(sent.key, "session-missing", {
+        detail:
+          "Sign in, and send the request again with the same key: keys belong to the session that made them.",
+      });
+    });
+  }
+
+  #date(request: HttpRequest, tenant: string, sent: Sent): Arrival | Promise<Arrival> {
     if (this.#latenessOf === undefined) return this.#read(request, tenant, sent);
     // What a worker comes for is there, and was not late when it came: only that is looked at.
     const { key, isClaim } = sent;
@@ -164,7 +189,7 @@ export class Gate<Native> {
     sent: Sent,
   ): Arrival | Promise<Arrival> {
     const { policy } = this;
-    const { key, isClaim } = sent;
+    const { key, isClaim, binding } = sent;
     if (reading.kind === "tooLarge") return { kind: "answer", answer: this.tooLarge(request) };
     const fingerprint = this.#fingerprint(request, reading.body);
     if (fingerprint.kind === "refused") {
@@ -176,13 +201,25 @@ export class Gate<Native> {
     const arrival: EngineArrival = {
       scope,
       key,
-      fingerprint: fingerprint.fingerprint,
+      fingerprint:
+        typeof binding === "string"
+          ? boundFingerprint(fingerprint.fingerprint, { scope, key }, binding)
+          : fingerprint.fingerprint,
       policy,
       route: policy.name,
       request: this.#keepsRequest ? this.#kept(request, reading.body, tenant) : undefined,
       isClaim,
     };
-    if (sent.isLate) return this.#recall(arrival, request);
+    if (binding === asRecorded) {
+      return claimedFingerprint(this.#latchkey.engine, arrival, arrival.fingerprint).then((recorded) =>
+        this.#ask({ ...arrival, fingerprint: recorded }, request, sent),
+      );
+    }
+    return this.#ask(arrival, request, sent);
+  }
+
+  #ask(arrival: EngineArrival, request: HttpRequest, { key, isLate }: Sent): Promise<Arrival> {
+    if (isLate) return this.#recall(arrival, request);
     return this.#latchkey.engine.arrive(arrival).then((verdict) => this.#arrivalOf(verdict, request, key));
   }
 
@@ -269,9 +306,10 @@ export class Gate<Native> {
         });
       case "mismatch":
         return this.#refuse(key, "key-reused", {
+          // Which of them it was is nobody's business who has only the key.
           detail:
-            "This key came first with another method, path, query or body. Use a new key for a new request; to retry, " +
-            "send exactly the first one.",
+            `This key came first with another method, path, query or body${this.#bindingOf ? ", or from another session" : ""}. ` +
+            "Use a new key for a new request; to retry, send exactly the first one.",
         });
       case "unknown":
         return this.#refuse(key, "outcome-unknown", {
@@ -347,6 +385,8 @@ export class Gate<Native> {
 interface Sent {
   readonly key: string;
   readonly isClaim: boolean;
+  /** The session that the key is tied to, where keys are. */
+  readonly binding?: string | typeof asRecorded;
   /** Too old to be run. */
   readonly isLate?: boolean;
 }
