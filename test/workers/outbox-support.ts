@@ -111,6 +111,7 @@ export function deliveredMessage(overrides: Partial<DeliveredMessage> = {}): Del
     key: "lk_7",
     correlationId: "request-1",
     partition: null,
+    traceparent: null,
     attempt: 1,
     createdAt: Date.UTC(2026, 0, 2, 3, 4, 5, 678),
     ...overrides,
