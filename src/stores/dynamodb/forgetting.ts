@@ -1,7 +1,8 @@
 import type { ForgetPass } from "../forgetting.ts";
+import { succeeded } from "../outcomes.ts";
 import { auditEntryOf } from "./audit.ts";
 import { forgetBodyOf } from "./bodies.ts";
-import { inParallel } from "./concurrency.ts";
+import { inParallel, settledInParallel } from "./concurrency.ts";
 import type { Context } from "./context.ts";
 import { findInIndex } from "./due.ts";
 import { messagesIn } from "./enqueue.ts";
@@ -18,18 +19,23 @@ export async function* forgetEverywhere(
   { records: { table } }: Context,
   pass: ForgetPass,
 ): AsyncGenerator<void, void> {
-  for (const job of ["lease", "unfinished", "reconcile", "escalated"] as const) {
-    for (const shard of shards) await countRecords(table, { job, shard }, pass);
-  }
-  for (const lane of lanes) await countMessages(table, lane, pass);
-  for (const job of ["reap", "gone"] as const) {
-    for (const shard of shards) yield* forgetFound(table, { job, shard, ownIn: ownRecords }, pass);
-  }
-  for (const shard of shards) yield* forgetFound(table, { job: "audit", shard, ownIn: ownEntries }, pass);
-  yield* forgetFound(table, { job: "dead", shard: 0, ownIn: ownMessages }, pass);
-  for (const lane of lanes) {
-    yield* forgetFound(table, { job: "delivered", shard: lane, ownIn: ownMessages }, pass);
-  }
+  const unsettled = ["lease", "unfinished", "reconcile", "escalated"] as const;
+  await inParallel(placesOf(unsettled, shards), (place) => countRecords(table, place, pass));
+  await inParallel(lanes, (lane) => countMessages(table, lane, pass));
+  yield* forgetFound(table, placesOf(["reap", "gone"], shards), ownRecords, pass);
+  yield* forgetFound(table, placesOf(["audit"], shards), ownEntries, pass);
+  yield* forgetFound(table, placesOf(["dead"], [0]), ownMessages, pass);
+  yield* forgetFound(table, placesOf(["delivered"], lanes), ownMessages, pass);
+}
+
+/** Where in the index something may be. */
+interface Place {
+  readonly job: Job;
+  readonly shard: number;
+}
+
+function placesOf(jobs: readonly Job[], ofShards: readonly number[]): Place[] {
+  return jobs.flatMap((job) => ofShards.map((shard) => ({ job, shard })));
 }
 
 /** Picks out of what the index shows what is the tenant's. */
@@ -39,30 +45,37 @@ type OwnIn = (
   pass: ForgetPass,
 ) => readonly Item[] | Promise<readonly Item[]>;
 
-interface Place {
-  readonly job: Job;
-  readonly shard: number;
-}
-
+/** Page after page of all places at once, until each of them has come to its end. */
 async function* forgetFound(
   table: Table,
-  { job, shard, ownIn }: Place & { readonly ownIn: OwnIn },
+  places: readonly Place[],
+  ownIn: OwnIn,
   pass: ForgetPass,
 ): AsyncGenerator<void, void> {
-  for await (const page of findInIndex(table, job, shard, {})) {
-    const own = await ownIn(table, page, pass);
-    yield* pass.removeAll(own, removedAtOnce, async (some) => {
-      const removals = await inParallel(some, async (item) => {
-        // What is in another job by now, because it is executed again or was requeued, stays.
-        const isSame = { job: text(textIn(item, "job")) };
-        const outcome = await table.delete(keyOf(item), (expression) => expression.equal(isSame));
-        await forgetBodyOf(table, outcome);
-        return outcome.kind === "written";
-      });
-      return removals.filter(Boolean).length;
-    });
+  let open = places.map(({ job, shard }) => findInIndex(table, job, shard, { limit: pageItems }));
+  while (open.length > 0) {
+    const pages = await inParallel(open, async (place) => ({ place, page: await place.next() }));
+    const left = pages.filter(({ page }) => !page.done);
+    const found = left.flatMap(({ page }) => (page.done ? [] : page.value));
+    const own = await ownIn(table, found, pass);
+    yield* pass.removeAll(own, removedAtOnce, (some) => remove(table, some));
+    open = left.map(({ place }) => place);
   }
 }
+
+async function remove(table: Table, items: readonly Item[]): Promise<number> {
+  const removals = await settledInParallel(items, async (item) => {
+    // What is in another job by now, because it is executed again or was requeued, stays.
+    const isSame = { job: text(textIn(item, "job")) };
+    const outcome = await table.delete(keyOf(item), (expression) => expression.equal(isSame));
+    await forgetBodyOf(table, outcome);
+    return outcome.kind === "written";
+  });
+  return succeeded(removals).filter(Boolean).length;
+}
+
+/** Of one place. */
+const pageItems = 500;
 
 /** Each is a request. */
 const removedAtOnce = 50;

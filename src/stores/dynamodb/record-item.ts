@@ -157,7 +157,8 @@ export function dueOf(record: IdempotencyRecord, isRequestKept: boolean): Item {
       if (resumeAfter === undefined) {
         return { ...indexed("unfinished", shard, expiresAt), lateAt: number(expiresAt) };
       }
-      return isRequestKept ? indexed("unfinished", shard, resumeAfter) : {};
+      // No worker can go on without the request, but it is to be found by whoever asks what is not settled.
+      return indexed("unfinished", shard, isRequestKept ? resumeAfter : Number.POSITIVE_INFINITY);
     }
     case "unknown": {
       const isWaiting = record.escalatedAt === undefined;
