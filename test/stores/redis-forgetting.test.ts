@@ -12,7 +12,7 @@ import {
 } from "../../src/testing/contract/requests.ts";
 import { again, request } from "../support/reserve-request.ts";
 import { eventually } from "./postgres-support.ts";
-import { redisBench } from "./redis-support.ts";
+import { callsOf, redisBench } from "./redis-support.ts";
 
 const bench = redisBench("forgetting");
 const tenantScope = "the-tenant";
@@ -109,7 +109,7 @@ describe("forgetting a tenant", () => {
     let calls = 0;
     for (; (await store.forgetTenant({ tenantScope, limit: 20 })).removed > 0; calls += 1);
     expect(calls).toBe(10);
-    const scans = await callsOf("scan");
+    const scans = await callsOf(bench.client, "scan");
     // One pass to remove, and one that finds nothing; from the beginning each time it would be ten.
     const passes = (await bench.client.dbsize()) / 1_000;
     expect(scans).toBeLessThan(4 * passes);
@@ -207,10 +207,4 @@ function named(prefix: string, scope: string): RegExp {
 
 function literal(text: string): string {
   return text.replaceAll(/[\\^$.*+?()[\]{}|-]/g, "\\$&");
-}
-
-/** How often a command was called since the counts began. */
-async function callsOf(command: string): Promise<number> {
-  const counts = await bench.client.info("commandstats");
-  return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(counts)?.[1] ?? 0);
 }

@@ -62,8 +62,8 @@ export interface RedisBench {
   readonly prefix: string;
   readonly tag: string;
   keyOf(id: RecordId): string;
-  /** A store on keys of its own, or of another one, until the test is over. */
-  open(options?: RedisStoreOptions, seams?: RedisStoreSeams): RedisStore;
+  /** A store on keys of its own, or under the prefix that is given, until the test is over. */
+  open(options?: RedisStoreOptions, seams?: RedisStoreSeams, client?: RedisClient): RedisStore;
 }
 
 export function redisBench(name: string): RedisBench {
@@ -102,12 +102,37 @@ export function redisBench(name: string): RedisBench {
       return tag();
     },
     keyOf: (id) => tag() + nameOf(id),
-    open(options = {}, seams = {}) {
+    open(options = {}, seams = {}, through = client) {
       prefixes += 1;
       prefix = options.prefix ?? `${name}-${prefixes}`;
-      const store = new RedisStore(client, { warn: () => {}, ...options, prefix }, seams);
+      const store = new RedisStore(through, { warn: () => {}, ...options, prefix }, seams);
       stores.push(store);
       return store;
+    },
+  };
+}
+
+/** How often a command was called since the counts began. */
+export async function callsOf(client: Redis, command: string): Promise<number> {
+  const counts = await client.info("commandstats");
+  return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(counts)?.[1] ?? 0);
+}
+
+/** Servers that a test starts for itself, and whatever else ends with it, the latest first. */
+export function serversOfTests(): {
+  readonly cleanUp: (() => unknown)[];
+  start(...args: string[]): Promise<RedisServer>;
+} {
+  const cleanUp: (() => unknown)[] = [];
+  afterEach(async () => {
+    for (const step of cleanUp.splice(0).reverse()) await step();
+  });
+  return {
+    cleanUp,
+    async start(...args) {
+      const server = await startRedis({ args });
+      cleanUp.push(() => server.stop());
+      return server;
     },
   };
 }

@@ -33,11 +33,12 @@ import type {
   UnsettledState,
   Unwatch,
 } from "../../core/store.ts";
+import { Forgetting } from "../forgetting.ts";
 import { readAudit } from "./audit.ts";
 import { Batches, Singly } from "./batches.ts";
 import { chunksOf } from "./chunks.ts";
 import { linkOf, type RedisClient } from "./client.ts";
-import { Forgetting } from "./forgetting.ts";
+import { forgetEverywhere } from "./forgetting.ts";
 import { dangersOf } from "./health.ts";
 import { Names } from "./names.ts";
 import { RedisNotes } from "./notes.ts";
@@ -85,7 +86,7 @@ export class RedisStore implements Store<never> {
     this.#records =
       (options.groupCommit ?? true) ? new Batches(this.#server, aloneMax) : new Singly(this.#server);
     this.#upkeep = new Upkeep(this.#server);
-    this.#forgetting = new Forgetting(this.#server);
+    this.#forgetting = new Forgetting((pass) => forgetEverywhere(this.#server, pass));
     this.#push = new Push(this.#server);
     this.notes = new RedisNotes(this.#server);
     this.#warn = options.warn ?? ((sentence) => process.emitWarning(sentence, { code: "LATCHKEY_REDIS" }));
