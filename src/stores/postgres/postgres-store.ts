@@ -221,14 +221,9 @@ export class PostgresStore<Tx> implements Store<Tx> {
   }
 
   #hear(payload: string): void {
-    if (payload === everythingBusted) {
-      // As after an interruption: whatever was kept may be gone by now, and what is kept from now on is not.
-      this.#bustListeners.interrupted();
-      this.#bustListeners.listening();
-      return;
-    }
     const busted = bustedName(payload);
-    if (busted === undefined) this.#watchers.wake(watcherId(payload));
+    if (payload === everythingBusted) this.#bustListeners.startOver();
+    else if (busted === undefined) this.#watchers.wake(watcherId(payload));
     else this.#bustListeners.busted(busted);
   }
 
