@@ -12,6 +12,7 @@ export {
   type RefusalCode,
   StoreBusyError,
   StoreError,
+  StoreRefusedError,
   UnverifiedError,
 } from "./core/errors.ts";
 export type { KeyFormat } from "./core/key.ts";
@@ -65,7 +66,9 @@ export type {
   UnknownCounts,
 } from "./core/store.ts";
 export type { StoredRequest } from "./core/stored-request.ts";
+export type { BreakerOptions } from "./engine/breaker.ts";
 export type { EventListener, LatchkeyEvent } from "./engine/events.ts";
+export type { LimitsOptions, Rate, TenantLimits } from "./engine/limits/options.ts";
 export type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 export type { Runtime } from "./engine/runtime.ts";
 export { asRecorded, type Binding, type BindingOf } from "./http/binding.ts";
@@ -74,6 +77,7 @@ export type { FingerprintRequest } from "./http/request.ts";
 export type { StatusOptions } from "./http/status.ts";
 export {
   createLatchkey,
+  type Health,
   type Latchkey,
   type LatchkeyOptions,
   type ResolveRequest,

@@ -29,6 +29,9 @@ export class StoreBusyError extends StoreError {
   }
 }
 
+/** The store is well, and this one call is what it cannot serve, as it is: another one may succeed. */
+export class StoreRefusedError extends StoreError {}
+
 /** Another owner has the key by now, or this one cannot prove that it still has it. */
 export class LeaseLostError extends LatchkeyError {
   constructor(message: string) {
@@ -74,6 +77,7 @@ export type RefusalCode =
   | "outcome-unknown"
   | "lease-lost"
   | "execution-timeout"
+  | "rate-limited"
   | "late-arrival"
   | "request-time-invalid";
 

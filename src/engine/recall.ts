@@ -12,7 +12,15 @@ export async function recall(engine: Engine, arrival: Arrival): Promise<Verdict 
   if (typeof recalled !== "string" && engine.events.areHeard) {
     const { scope, key } = arrival;
     const outcome = outcomeOf(recalled);
-    engine.events.emit({ type: "reserved", scope, key, outcome, joined: false, cached: false });
+    engine.events.emit({
+      type: "reserved",
+      scope,
+      key,
+      outcome,
+      joined: false,
+      cached: false,
+      discovered: false,
+    });
   }
   return recalled;
 }

@@ -9,8 +9,9 @@ import {
 import { parseKey } from "../core/key.ts";
 import { keepsRequest, type Policy, type PolicyInput } from "../core/policy.ts";
 import { headerAllowList } from "../core/response.ts";
-import { isTenant, scopeOf } from "../core/scope.ts";
+import { isTenant, scopeOf, tenantScopeOf } from "../core/scope.ts";
 import type { StoredRequest } from "../core/stored-request.ts";
+import type { Refusal } from "../engine/limits/options.ts";
 import { recall } from "../engine/recall.ts";
 import type { Arrival as EngineArrival, Verdict } from "../engine/verdict.ts";
 import type { Latchkey, TenantOf } from "../latchkey.ts";
@@ -25,6 +26,8 @@ import {
 import { asRecorded, type BindingOf, claimedFingerprint, isBinding } from "./binding.ts";
 import { Exchange, storeDownRetryAfterMs, unknownRetryAfterMsMin } from "./exchange.ts";
 import { type Lateness, latenessOf } from "./lateness.ts";
+import { limitedAnswer } from "./limited.ts";
+import { tellRefusal } from "./refusal.ts";
 import {
   type BodyReading,
   type FingerprintRequest,
@@ -153,6 +156,15 @@ export class Gate<Native> {
       });
     }
 
+    const { limits } = this.#latchkey.engine;
+    if (limits === undefined) return this.#bind(request, tenant, sent);
+    const tenantScope = tenantScopeOf(this.#scope(tenant, request.method, request.path));
+    return whenKnown(limits.lookUp({ tenant, tenantScope, isClaim: sent.isClaim }), (refusal) =>
+      refusal === undefined ? this.#bind(request, tenant, sent) : this.#limited(sent.key, refusal),
+    );
+  }
+
+  #bind(request: HttpRequest, tenant: string, sent: Sent): Arrival | Promise<Arrival> {
     if (this.#bindingOf === undefined) return this.#date(request, tenant, sent);
     return whenKnown(this.#bindingOf(request.native as Native), (binding) => {
       if (isBinding(binding, sent)) return this.#date(request, tenant, { ...sent, binding });
@@ -209,6 +221,7 @@ export class Gate<Native> {
       route: policy.name,
       request: this.#keepsRequest ? this.#kept(request, reading.body, tenant) : undefined,
       isClaim,
+      tenant,
     };
     if (binding === asRecorded) {
       return claimedFingerprint(this.#latchkey.engine, arrival, arrival.fingerprint).then((recorded) =>
@@ -240,6 +253,7 @@ export class Gate<Native> {
 
   /** The answer to a body that is too large, for frameworks that read it before the request arrives here. */
   tooLarge(request: Pick<HttpRequest, "keyFields">): HttpAnswer {
+    tellRefusal(this.#latchkey.engine.events, "body-too-large");
     const parsed = parseKey(request.keyFields, this.policy.keyFormat);
     return problemAnswer(this.#context(parsed.kind === "key" ? parsed.key : undefined), "body-too-large", {
       detail: `Protected requests may have a body of up to ${this.policy.requestBytesMax} bytes. Nothing was executed.`,
@@ -318,10 +332,12 @@ export class Gate<Native> {
             "could do it twice; ask again later with this one.",
           retryAfterMs: Math.max(verdict.retryAfterMs, unknownRetryAfterMsMin),
         });
+      case "limited":
+        return this.#limited(key, verdict.refusal);
       case "storeDown":
         return this.#refuse(key, "store-unavailable", {
           detail: "Nothing was executed. Send the request again with the same key.",
-          retryAfterMs: storeDownRetryAfterMs,
+          retryAfterMs: verdict.retryAfterMs ?? storeDownRetryAfterMs,
         });
       case "unprotected":
         return pass;
@@ -358,7 +374,11 @@ export class Gate<Native> {
 
   /** What a worker needs to execute the request again. */
   #kept(request: HttpRequest, body: RequestBody, tenant: string): StoredRequest | undefined {
-    const kept = storedRequest(request, body, { tenant, extraHeaders: this.policy.keepRequestHeaders });
+    const kept = storedRequest(request, body, {
+      tenant,
+      extraHeaders: this.policy.keepRequestHeaders,
+      trace: this.#latchkey.engine.tracing?.current(),
+    });
     if (kept === undefined && this.policy.onInFlight === "accept") {
       throw new ConfigError(
         "a request cannot be accepted for later whose body was parsed to something that cannot be sent again: mount " +
@@ -376,7 +396,12 @@ export class Gate<Native> {
     return { policy: this.policy, typeBase: this.#latchkey.problemTypeBase, key };
   }
 
+  #limited(key: string, refusal: Refusal): Arrival {
+    return { kind: "answer", answer: limitedAnswer(this.#context(key), refusal) };
+  }
+
   #refuse(key: string | undefined, ...[code, options]: ProblemArguments): Arrival {
+    tellRefusal(this.#latchkey.engine.events, code);
     return { kind: "answer", answer: problemAnswer(this.#context(key), code, options) };
   }
 }

@@ -1,6 +1,6 @@
 import { bindingMark, isOpenTo } from "../core/binding.ts";
 import type { Policy } from "../core/policy.ts";
-import { isTenant, scopeOf } from "../core/scope.ts";
+import { isTenant, scopeOf, tenantScopeOf } from "../core/scope.ts";
 import { crashed } from "../core/transition.ts";
 import type { Latchkey, TenantOf, TenantRequest } from "../latchkey.ts";
 import {
@@ -12,6 +12,7 @@ import {
 } from "./answer.ts";
 import { type BindingOf, isBinding } from "./binding.ts";
 import { storeDownRetryAfterMs, unknownRetryAfterMsMin } from "./exchange.ts";
+import { limitedAnswer } from "./limited.ts";
 
 /** A request for the status resource. */
 export interface StatusRequest extends TenantRequest {
@@ -58,6 +59,12 @@ export async function answerStatus<Native>(
     return problemAnswer(context, "session-missing", { detail: "Sign in, and ask again." });
   }
   const scope = scopeFor(tenant, request.query);
+  const refusal = await latchkey.engine.limits?.lookUp({
+    tenant,
+    tenantScope: tenantScopeOf(scope),
+    isClaim: false,
+  });
+  if (refusal !== undefined) return limitedAnswer(context, refusal);
   // Before it is known whether there is a record: how long the answer takes must not tell.
   const mark =
     key === undefined || typeof session !== "string" ? undefined : bindingMark({ scope, key }, session);
@@ -65,7 +72,7 @@ export async function answerStatus<Native>(
   if (reading === undefined && key !== undefined) {
     return problemAnswer(context, "store-unavailable", {
       detail: "The status cannot be read right now. Ask again.",
-      retryAfterMs: storeDownRetryAfterMs,
+      retryAfterMs: latchkey.engine.storeRetryAfterMs ?? storeDownRetryAfterMs,
     });
   }
   const record = reading?.record;

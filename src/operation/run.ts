@@ -53,7 +53,7 @@ export async function run<Tx, T>(
     );
   }
   const scope = scopeOf({ tenant, policy: policy.scope, method, path: name });
-  const arrival = { scope, key, fingerprint: fingerprint.fingerprint, policy, route: policy.name };
+  const arrival = { scope, key, fingerprint: fingerprint.fingerprint, policy, route: policy.name, tenant };
   const verdict = isLate(engine, policy, request)
     ? await recalled(engine, arrival)
     : await engine.arrive(arrival);
@@ -64,6 +64,8 @@ export async function run<Tx, T>(
       throw new StoreError("the store did not answer, and an operation outside HTTP is not run without it");
     case "storeDown":
       throw new StoreError("the store did not answer: nothing was executed, try again");
+    case "limited":
+      throw refused("rate-limited", "this tenant has used up its limits", verdict.refusal.retryAfterMs);
     case "replay":
       return resultOf<T>(verdict.response);
     case "inFlight":
