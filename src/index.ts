@@ -12,6 +12,7 @@ export {
   type RefusalCode,
   StoreBusyError,
   StoreError,
+  UnreadableError,
   UnverifiedError,
 } from "./core/errors.ts";
 export type { KeyFormat } from "./core/key.ts";
@@ -89,3 +90,10 @@ export type {
 } from "./operation/reconciliation.ts";
 export type { RequestName } from "./operation/request-name.ts";
 export type { RunRequest } from "./operation/run.ts";
+export {
+  type KeyRing,
+  type KeyRingOptions,
+  keyRing,
+  type RingKey,
+  type TenantSecrets,
+} from "./privacy/key-ring.ts";

@@ -6,7 +6,7 @@ import { defaultProblemTypeBase, problem } from "./core/problem.ts";
 import type { StoredResponse } from "./core/response.ts";
 import type { Expiry, ReapCounts, ResolveAnswer, Store, SweepCounts } from "./core/store.ts";
 import { Engine } from "./engine/engine.ts";
-import type { EventListener } from "./engine/events.ts";
+import type { EventListener, StoreVerb } from "./engine/events.ts";
 import type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 import { type Runtime, systemRuntime } from "./engine/runtime.ts";
 import { type Busted, type BustRequest, bust } from "./operation/busting.ts";
@@ -15,6 +15,8 @@ import type { Operation } from "./operation/operation.ts";
 import { type OutcomeVerdict, type ReconcileHook, resolutionOf } from "./operation/reconciliation.ts";
 import { type RequestName, saidBy } from "./operation/request-name.ts";
 import { type RunRequest, run, runPolicyOf } from "./operation/run.ts";
+import { KeyRing } from "./privacy/key-ring.ts";
+import { SealedStore, type Shredding } from "./privacy/sealed-store.ts";
 
 /** What a tenant is read from: the request, before its body was looked at. */
 export interface TenantRequest {
@@ -50,6 +52,8 @@ export interface LatchkeyOptions<Tx = unknown> extends PolicyInput {
   readonly problemTypeBase?: string;
   /** Asked about unknown outcomes of routes that have no `reconcile` of their own. */
   readonly reconcile?: ReconcileHook;
+  /** Seals what is stored of requests and answers, with the keys of a `keyRing`; stored as it is if left out. */
+  readonly encryption?: KeyRing;
   /** Called with everything that happens. */
   readonly onEvent?: EventListener;
   /** Clock, timers and randomness; for tests. */
@@ -79,6 +83,7 @@ export class Latchkey<Tx = unknown> {
   readonly statusPath: string | undefined;
   readonly problemTypeBase: string;
   readonly #expiry: Expiry;
+  readonly #shredding: Shredding | undefined;
   /** Of every run that overrides nothing. */
   readonly #runPolicy: Policy;
   readonly #defaults: PolicyInput;
@@ -100,6 +105,7 @@ export class Latchkey<Tx = unknown> {
       statusPath,
       problemTypeBase,
       reconcile,
+      encryption,
       onEvent,
       runtime,
       ...policy
@@ -132,7 +138,9 @@ export class Latchkey<Tx = unknown> {
       );
     }
 
-    this.store = store;
+    const sealed = this.#sealedStore(store, encryption, runtime ?? systemRuntime);
+    this.#shredding = sealed;
+    this.store = sealed ?? store;
     this.tenant = tenant;
     this.statusPath = statusPath;
     this.problemTypeBase = problemTypeBase ?? defaultProblemTypeBase;
@@ -140,7 +148,7 @@ export class Latchkey<Tx = unknown> {
     this.#defaults = policy;
     this.#reconcile = asHook(reconcile);
     this.engine = new Engine({
-      store: store as Store,
+      store: this.store as Store,
       runtime: runtime ?? systemRuntime,
       leaseMs: lease,
       storeTimeoutMs: storeTimeout,
@@ -316,6 +324,16 @@ export class Latchkey<Tx = unknown> {
     await this.engine.drain(options.drainMs ?? drainMsDefault);
     this.engine.close();
     await this.store.close();
+  }
+
+  #sealedStore(store: Store<Tx>, ring: KeyRing | undefined, { now }: Runtime): SealedStore<Tx> | undefined {
+    if (ring === undefined) return undefined;
+    if (!(ring instanceof KeyRing)) {
+      throw new ConfigError("encryption must be made with keyRing([{ id, secret }])");
+    }
+    const onUnreadable = (verb: StoreVerb, error: unknown) =>
+      this.engine.events.emit({ type: "store_error", verb, error });
+    return new SealedStore(store, { ring, now, onUnreadable });
   }
 
   #unclaimedAnswer(): StoredResponse {

@@ -1,6 +1,7 @@
 import { BriefMap } from "../core/brief-map.ts";
-import { ConfigError, StoreBusyError, StoreError } from "../core/errors.ts";
+import { ConfigError, StoreBusyError, StoreError, UnreadableError } from "../core/errors.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
+import { isSealed, type StoredResponse } from "../core/response.ts";
 import type {
   Bust,
   BustAnswer,
@@ -107,7 +108,12 @@ export class Engine {
   }
 
   read(id: RecordId): Promise<Reading | undefined> {
-    return this.#orUndefined("read", () => this.#store.read(id));
+    return this.#orUndefined("read", async () => {
+      const reading = await this.#store.read(id);
+      const { record } = reading;
+      if (record?.state !== "completed" || !isStillSealed(record.response)) return reading;
+      throw new UnreadableError(notOpened);
+    });
   }
 
   /** Takes an answer away, from the store and from this process; others learn it from the store. */
@@ -215,6 +221,8 @@ export class Engine {
       case "mismatch":
         return same ? this.#answer(arrival, verdict, { joined: true }) : this.#arrive(arrival, waitUntil);
       case "storeDown":
+        if (verdict.isUnreadable) return this.#answer(arrival, verdict, { joined: true });
+        return this.#answer(arrival, storeDownVerdict(arrival), { joined: true });
       case "unprotected":
         return this.#answer(arrival, storeDownVerdict(arrival), { joined: true });
       default:
@@ -274,12 +282,12 @@ export class Engine {
     const { leaseMs, storeTimeoutMs } = this.#options;
     let asked: Promise<Reservation> | undefined;
     const unanswered = (error: unknown): Verdict | Promise<Verdict> => {
-      // What was never sent cannot have been granted.
-      if (!(error instanceof StoreBusyError)) {
+      // What was never sent cannot have been granted, and what could not be read has been given back.
+      if (!(error instanceof StoreBusyError || error instanceof UnreadableError)) {
         this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, asked);
       }
       this.events.emit({ type: "store_error", verb: "reserve", error });
-      return next(storeDownVerdict(arrival));
+      return next(storeDownVerdict(arrival, error));
     };
     try {
       asked = this.#store.reserve({
@@ -307,7 +315,10 @@ export class Engine {
       if (reservation.kind === "execute" && this.runtime.now() - reservedAt >= leaseMs) {
         return unanswered(new StoreError("the store's answer took as long as the lease that it granted"));
       }
-      if (reservation.kind === "replay") this.#cache?.keep(ticket, arrival, reservation);
+      if (reservation.kind === "replay") {
+        if (isStillSealed(reservation.response)) return unanswered(new UnreadableError(notOpened));
+        this.#cache?.keep(ticket, arrival, reservation);
+      }
       return next(this.#verdictOf(reservation, policy, reservedAt));
     };
     return this.#storeDeadlines.outcome(asked, answered, unanswered);
@@ -482,6 +493,14 @@ export class Engine {
 }
 
 const drainPollMs = 20;
+
+/** Another process encrypts what it stores, and this one was not told how. */
+function isStillSealed(response: StoredResponse): boolean {
+  return response.kind === "full" && isSealed(response.headers);
+}
+
+const notOpened =
+  "a stored answer is sealed, and this process has no keys: pass the same encryption to createLatchkey";
 
 interface AnsweredFrom {
   readonly joined: boolean;

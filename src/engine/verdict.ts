@@ -1,3 +1,4 @@
+import { UnreadableError } from "../core/errors.ts";
 import type { RecordId } from "../core/record.ts";
 import type { StoredResponse } from "../core/response.ts";
 import type { ExecuteAfter, ReserveMode } from "../core/store.ts";
@@ -27,8 +28,8 @@ export type Verdict =
   | { readonly kind: "absent" }
   | { readonly kind: "mismatch" }
   | { readonly kind: "unknown"; readonly retryAfterMs: number }
-  /** The store did not answer, and the route fails closed. */
-  | { readonly kind: "storeDown" }
+  /** The store did not answer, and the route fails closed; or nobody here can read what it answered. */
+  | { readonly kind: "storeDown"; readonly isUnreadable?: boolean }
   /** The store did not answer, and the route chose to run without protection. */
   | { readonly kind: "unprotected" };
 
@@ -75,7 +76,9 @@ export function outcomeOf(verdict: Verdict): ReserveOutcome {
   }
 }
 
-/** What a store that did not answer means to the request. */
-export function storeDownVerdict(arrival: Arrival): Verdict {
+/** What a store that did not answer means to the request; `error` is why. */
+export function storeDownVerdict(arrival: Arrival, error?: unknown): Verdict {
+  // There is a record, and whatever it says, it is no reason to execute.
+  if (error instanceof UnreadableError) return { kind: "storeDown", isUnreadable: true };
   return { kind: arrival.policy.onStoreDown === "open" ? "unprotected" : "storeDown" };
 }

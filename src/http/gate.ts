@@ -10,6 +10,7 @@ import { keepsRequest, type Policy, type PolicyInput } from "../core/policy.ts";
 import { headerAllowList } from "../core/response.ts";
 import { isTenant, scopeOf } from "../core/scope.ts";
 import type { StoredRequest } from "../core/stored-request.ts";
+import { whenKnown } from "../core/when-known.ts";
 import type { Verdict } from "../engine/verdict.ts";
 import type { Latchkey, TenantOf } from "../latchkey.ts";
 import type { ReconcileHook } from "../operation/reconciliation.ts";
@@ -30,7 +31,6 @@ import {
 } from "./request.ts";
 import { statusLocation } from "./status.ts";
 import { claimHeader, isAsSent, storedRequest } from "./stored-request.ts";
-import { whenKnown } from "./when-known.ts";
 
 /** What a route may say on top of the defaults of `createLatchkey`. */
 export interface RoutePolicy<Native> extends PolicyInput {
