@@ -78,6 +78,7 @@ export {
   type TenantRequest,
 } from "./latchkey.ts";
 export type { Busted, BustRequest } from "./operation/busting.ts";
+export type { ForgetRequest, Forgotten, TenantRequestBy } from "./operation/forgetting.ts";
 export type { Jsonified } from "./operation/json.ts";
 export { currentOperation, type Operation } from "./operation/operation.ts";
 export type { OwnResponse } from "./operation/own-response.ts";

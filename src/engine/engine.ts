@@ -6,6 +6,8 @@ import type {
   Bust,
   BustAnswer,
   Expiry,
+  ForgetCounts,
+  ForgetOptions,
   PhaseCommit,
   Reading,
   ReapCounts,
@@ -42,6 +44,8 @@ export interface EngineOptions {
   readonly storeTimeoutMs: number;
   /** Keeps completed answers in this process; left out, the store is asked for each. */
   readonly cache?: ReplayCacheOptions | undefined;
+  /** What a client's key is called in the store; its own name, if left out. */
+  readonly nameOf?: ((id: RecordId) => string) | undefined;
 }
 
 /** Reserve, execute, settle: lets exactly one execution of each request through, and tells everybody else why not. */
@@ -104,12 +108,16 @@ export class Engine {
   /** Answers an arriving request. Never throws: a store that fails is a verdict too. */
   arrive(arrival: Arrival): Promise<Verdict> {
     const waitUntil = this.runtime.now() + arrival.policy.waitMs;
-    return this.#arrive(arrival, waitUntil);
+    const { nameOf } = this.#options;
+    if (nameOf === undefined) return this.#arrive(arrival, waitUntil);
+    return this.#arrive({ ...arrival, key: nameOf(arrival), sentKey: arrival.key }, waitUntil);
   }
 
+  /** Looks for what a client has sent under its key. */
   read(id: RecordId): Promise<Reading | undefined> {
+    const key = this.#options.nameOf?.(id) ?? id.key;
     return this.#orUndefined("read", async () => {
-      const reading = await this.#store.read(id);
+      const reading = await this.#store.read({ scope: id.scope, key });
       const { record } = reading;
       if (record?.state !== "completed" || !isStillSealed(record.response)) return reading;
       throw new UnreadableError(notOpened);
@@ -130,6 +138,16 @@ export class Engine {
       const mayBeBusted = answer === undefined || answer.kind === "busted";
       if (mayBeBusted || this.#flights.get(flightId)?.isUndecided) this.#flights.delete(flightId);
     }
+  }
+
+  /** Removes some of what is kept about a tenant. */
+  forget(options: ForgetOptions): Promise<ForgetCounts> {
+    return this.ask("forget", () => this.#store.forgetTenant(options));
+  }
+
+  /** Forgets the answers that this process has kept: some of them are not to be given any more. */
+  forgetAnswers(): void {
+    this.#cache?.clear();
   }
 
   /** Ends executions whose owner is gone, as their `onCrash` says; one batch. */
@@ -319,12 +337,12 @@ export class Engine {
         if (isStillSealed(reservation.response)) return unanswered(new UnreadableError(notOpened));
         this.#cache?.keep(ticket, arrival, reservation);
       }
-      return next(this.#verdictOf(reservation, policy, reservedAt));
+      return next(this.#verdictOf(reservation, arrival, reservedAt));
     };
     return this.#storeDeadlines.outcome(asked, answered, unanswered);
   }
 
-  #verdictOf(reservation: Reservation, policy: Arrival["policy"], reservedAt: number): Verdict {
+  #verdictOf(reservation: Reservation, { policy, sentKey }: Arrival, reservedAt: number): Verdict {
     switch (reservation.kind) {
       case "execute": {
         const { lease, after, progress, createdAt } = reservation;
@@ -337,6 +355,7 @@ export class Engine {
           createdAt,
           reservedAt,
         });
+        execution.sentKey = sentKey;
         this.#leases.add(execution);
         return { kind: "execute", execution };
       }

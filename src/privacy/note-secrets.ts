@@ -1,6 +1,6 @@
 import { hash, randomUUID } from "node:crypto";
 import { StoreError, UnreadableError } from "../core/errors.ts";
-import type { Note, Notes } from "../core/notes.ts";
+import { type Note, type Notes, removeNote } from "../core/notes.ts";
 import { bytesOf, envelopeOf, isSealedText, open, placeName, seal, textOf } from "./envelope.ts";
 import type { KeyRing, TenantSecrets } from "./key-ring.ts";
 
@@ -29,14 +29,7 @@ export class NoteSecrets implements TenantSecrets {
   }
 
   async remove(tenantScope: string): Promise<void> {
-    // Others may re-seal it meanwhile; nobody does so often.
-    for (let attempt = 0; attempt < attemptsMax; attempt += 1) {
-      const note = await this.#read(tenantScope);
-      if (note === undefined) return;
-      const name = secretNoteName(tenantScope);
-      const { answers } = await this.#notes.write([{ name, expected: note.version, note: undefined }]);
-      if (answers[0]?.kind === "written") return;
-    }
+    if (await removeNote(this.#notes, secretNoteName(tenantScope))) return;
     throw new StoreError("the secret of a tenant could not be removed, because others keep changing it");
   }
 
@@ -76,12 +69,10 @@ export class NoteSecrets implements TenantSecrets {
 }
 
 /** Where a tenant's secret is. Who the tenant is does not have to stand there once more. */
-export function secretNoteName(tenantScope: string): string {
+function secretNoteName(tenantScope: string): string {
   return `secret/${hash("sha256", tenantScope, "base64url")}`;
 }
 
 function placeOf(tenantScope: string): string {
   return placeName("tenant secret", tenantScope);
 }
-
-const attemptsMax = 10;

@@ -1,5 +1,5 @@
 import type { AuditEntry, AuditQuery } from "../core/audit.ts";
-import { UnreadableError } from "../core/errors.ts";
+import { ConfigError, UnreadableError } from "../core/errors.ts";
 import type { Notes } from "../core/notes.ts";
 import type { RecordId, UnknownRecord } from "../core/record.ts";
 import type { StoredResponse } from "../core/response.ts";
@@ -35,7 +35,7 @@ import type {
 } from "../core/store.ts";
 import { whenKnown } from "../core/when-known.ts";
 import { overheadBytesMax, type SealingKey } from "./envelope.ts";
-import type { KeyRing } from "./key-ring.ts";
+import { KeyRing } from "./key-ring.ts";
 import { NoteSecrets } from "./note-secrets.ts";
 import { Opener } from "./opener.ts";
 import { type OnUnreadable, SealedOutbox } from "./sealed-outbox.ts";
@@ -51,10 +51,23 @@ export interface SealedStoreOptions {
 
 /** What can be done about a tenant's secret. */
 export interface Shredding {
+  /** Whether each tenant has a key of its own. */
+  readonly hasTenantKeys: boolean;
   /** Makes everything that was sealed for a tenant unreadable, for good. */
   shredTenant(tenantScope: string): Promise<void>;
   /** Seals a tenant's secret with the current key, if another one has sealed it. */
   resealTenant(tenantScope: string): Promise<void>;
+}
+
+/** The store that seals with this ring; undefined if there is none. */
+export function sealedStore<Tx>(
+  store: Store<Tx>,
+  ring: KeyRing | undefined,
+  options: Omit<SealedStoreOptions, "ring">,
+): SealedStore<Tx> | undefined {
+  if (ring === undefined) return undefined;
+  if (ring instanceof KeyRing) return new SealedStore(store, { ring, ...options });
+  throw new ConfigError("encryption must be made with keyRing([{ id, secret }])");
 }
 
 /**
@@ -98,6 +111,10 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
     if (onOwnershipLost !== undefined) this.onOwnershipLost = onOwnershipLost.bind(inner);
     if (onBusted !== undefined) this.onBusted = onBusted.bind(inner);
     if (bustGeneration !== undefined) this.bustGeneration = bustGeneration.bind(inner);
+  }
+
+  get hasTenantKeys(): boolean {
+    return this.#ring.perTenant;
   }
 
   shredTenant(tenantScope: string): Promise<void> {
