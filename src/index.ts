@@ -29,7 +29,8 @@ export type { Phase, Progress } from "./core/phase.ts";
 export type { Policy, PolicyInput, Profile } from "./core/policy.ts";
 export type { Problem, ProblemCode, RetryAdvice } from "./core/problem.ts";
 export type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "./core/record.ts";
-export type { StoredResponse } from "./core/response.ts";
+export type { Redaction } from "./core/redaction.ts";
+export type { CapturedResponse, HeaderPair, OmittedBecause, StoredResponse } from "./core/response.ts";
 export type { ScopePolicy } from "./core/scope.ts";
 export type {
   Advance,

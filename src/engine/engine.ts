@@ -272,7 +272,7 @@ export class Engine {
       case "stored":
         return this.#answer(
           arrival,
-          { kind: "replay", response: settled.response, expiresAt: settled.expiresAt },
+          { kind: "replay", response: settled.kept, expiresAt: settled.expiresAt },
           { joined: true },
         );
       case "suspended":

@@ -1,6 +1,7 @@
 import { ExecutionTimeoutError, LeaseLostError } from "../core/errors.ts";
 import type { Progress } from "../core/phase.ts";
 import { keepsRequest, type Policy } from "../core/policy.ts";
+import { redacted } from "../core/redaction.ts";
 import type { StoredResponse } from "../core/response.ts";
 import type {
   Advance,
@@ -26,7 +27,13 @@ export type Outcome =
 
 /** How an execution ended, as the store confirmed it. */
 export type Settled =
-  | { readonly kind: "stored"; readonly response: StoredResponse; readonly expiresAt: number }
+  | {
+      readonly kind: "stored";
+      readonly response: StoredResponse;
+      readonly expiresAt: number;
+      /** What retries get: less than the first client, where some of it was redacted. */
+      readonly kept: StoredResponse;
+    }
   | { readonly kind: "released" }
   | { readonly kind: "suspended"; readonly retryAfterMs: number }
   /** Another owner has the key: this outcome counts for nothing. */
@@ -48,6 +55,7 @@ export type ExecutionPolicy = Pick<
   | "isDefinitelyNotExecuted"
   | "keepRequest"
   | "lateArrivals"
+  | "redact"
   | "replayHeaders"
   | "responseBytesMax"
 >;
@@ -200,10 +208,14 @@ export class Execution {
   }
 
   /** The answer was committed together with the last business write: nothing is left to be settled. */
-  answeredBy(complete: Extract<Settlement, { kind: "complete" }>, expiresAt: number): void {
+  answeredBy(
+    complete: Extract<Settlement, { kind: "complete" }>,
+    expiresAt: number,
+    made: StoredResponse | undefined,
+  ): void {
     if (this.#settling !== undefined) return;
     this.#deadlines.meet(this.#deadline);
-    const settled = this.confirm(complete, { kind: "settled", expiresAt });
+    const settled = this.confirm(complete, { kind: "settled", expiresAt }, made);
     this.#settling = Promise.resolve(settled);
     this.#onGivenUp?.(settled);
   }
@@ -287,6 +299,7 @@ export class Execution {
           kind: "stored",
           response: response ?? settlement.response,
           expiresAt: answer.expiresAt,
+          kept: settlement.response,
         });
       case "release":
         return this.#end({ kind: "released" });
@@ -355,7 +368,22 @@ export class Execution {
     if (unvisited > 0) {
       return this.#suspension(`the handler answered without coming to ${unvisited} of its recorded phases`);
     }
-    return { kind: "complete", response: outcome.response, retentionMs: this.#retentionMs };
+    return this.#completion(outcome.response);
+  }
+
+  #completion(response: StoredResponse): Settlement {
+    return { kind: "complete", response: this.storedForm(response), retentionMs: this.#retentionMs };
+  }
+
+  /** What may be stored of an answer. */
+  storedForm(response: StoredResponse): StoredResponse {
+    const { redact, responseBytesMax } = this.#policy;
+    if (redact === undefined) return response;
+    const onError = (error: unknown) => {
+      const { scope, key } = this.lease;
+      this.#host.events.emit({ type: "handler_failed", scope, key, error });
+    };
+    return redacted(response, redact, { responseBytesMax, onError });
   }
 
   /** Phases know what a failure means; without them it is what the route's policy says. */
@@ -375,7 +403,7 @@ export class Execution {
       case "reconcile":
         return this.#suspension(reason);
       case "store":
-        return { kind: "complete", response: outcome.response, retentionMs: this.#retentionMs };
+        return this.#completion(outcome.response);
       default:
         return this.#policy.onServerError satisfies never;
     }

@@ -6,6 +6,7 @@ import {
   type RequestBody,
 } from "../core/fingerprint.ts";
 import { keyTimeMs, parseKey } from "../core/key.ts";
+import { personalDataIn, personalKeySentence } from "../core/personal-key.ts";
 import { keepsRequest, type Policy, type PolicyInput } from "../core/policy.ts";
 import { headerAllowList } from "../core/response.ts";
 import { isTenant, scopeOf } from "../core/scope.ts";
@@ -118,6 +119,10 @@ export class Gate<Native> {
     }
     if (parsed.kind === "invalid") return this.#refuse(undefined, "key-invalid", { detail: parsed.reason });
     const { key } = parsed;
+    const personal = policy.personalKeys === "refuse" ? personalDataIn(key) : undefined;
+    if (personal !== undefined) {
+      return this.#refuse(undefined, "key-invalid", { detail: personalKeySentence(personal) });
+    }
     // What a worker comes for is there, and was not late when it came.
     const isClaim = request.header(claimHeader) !== undefined;
     const late = isClaim ? undefined : this.#lateness(key);

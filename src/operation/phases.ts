@@ -99,7 +99,7 @@ export class Phases implements Flow {
       this.#tell("atomic", name, "done");
       if (response !== undefined) {
         this.#stopped = new PhaseError("the operation has answered with op.respond: nothing can follow");
-        this.#execution.answeredBy(response, expiresAt);
+        this.#execution.answeredBy(response, expiresAt, active.response?.response);
       }
       return resultOf<T>(progress[at]);
     });
@@ -305,8 +305,10 @@ export class Phases implements Flow {
   }
 
   #commitOf(active: Active, progress: Progress): PhaseCommit {
-    const { messages, response } = active;
-    return { ...this.#standing(progress), messages, ...(response === undefined ? {} : { response }) };
+    const { messages, response: made } = active;
+    const commit = { ...this.#standing(progress), messages };
+    if (made === undefined) return commit;
+    return { ...commit, response: { ...made, response: this.#execution.storedForm(made.response) } };
   }
 
   /** What a crash means from now on: a call that must not be repeated may have happened. */
