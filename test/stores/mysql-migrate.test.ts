@@ -8,7 +8,8 @@ import { leaseOf, nothingLeftOpen, request, useMysql } from "./mysql-support.ts"
 
 const files = useMysql();
 const folder = new URL("../../src/stores/mysql/migrations/", import.meta.url);
-const first = readFileSync(new URL("0001_records.sql", folder), "utf8");
+const names = ["0001_records", "0002_notes_and_tenants"];
+const scripts = names.map((name) => readFileSync(new URL(`${name}.sql`, folder), "utf8"));
 
 async function emptyPool(): Promise<Pool> {
   return files.pool({ uri: await files.emptyDatabase() });
@@ -32,9 +33,9 @@ async function tables(pool: Pool): Promise<string[]> {
 describe("migrate", () => {
   it("makes everything once, and then nothing more", async () => {
     const pool = await emptyPool();
-    expect(await migrate(pool)).toEqual({ applied: ["0001_records"], pending: [] });
+    expect(await migrate(pool)).toEqual({ applied: names, pending: [] });
     expect(await tables(pool)).toEqual(
-      ["audit", "lanes", "migrations", "outbox", "records"].map((name) => `latchkey_${name}`),
+      ["audit", "lanes", "migrations", "notes", "outbox", "records"].map((name) => `latchkey_${name}`),
     );
     expect(await migrate(pool)).toEqual({ applied: [], pending: [] });
     await works(pool);
@@ -44,7 +45,7 @@ describe("migrate", () => {
     const pool = await emptyPool();
     expect(await migrate(pool, { dryRun: true })).toEqual({
       applied: [],
-      pending: [{ name: "0001_records", sql: first }],
+      pending: names.map((name, index) => ({ name, sql: scripts[index] })),
     });
     expect(await tables(pool)).toEqual([]);
     await migrate(pool);
@@ -54,7 +55,7 @@ describe("migrate", () => {
   it("five processes at once: one does it, the others wait", async () => {
     const uri = await files.emptyDatabase();
     const results = await Promise.all(Array.from({ length: 5 }, () => migrate(files.pool({ uri }))));
-    expect(results.flatMap(({ applied }) => applied)).toEqual(["0001_records"]);
+    expect(results.flatMap(({ applied }) => applied)).toEqual(names);
     await works(files.pool({ uri }));
   });
 
@@ -68,22 +69,61 @@ describe("migrate", () => {
       return migrate(pool);
     };
     const results = await Promise.all([start(), start(), start()]);
-    expect(results.flatMap(({ applied }) => applied)).toEqual(["0001_records"]);
+    expect(results.flatMap(({ applied }) => applied)).toEqual(names);
     expect((await start()).applied).toEqual([]);
     await nothingLeftOpen(files);
     expect((await migrate(files.pool({ uri }), { dryRun: true })).pending).toEqual([]);
   });
 
   it("goes on after an interruption, wherever that was", async () => {
-    const statements = statementsOf(first);
-    for (const done of [1, 4, 5, 6, statements.length - 1, statements.length]) {
+    const [first = [], second = []] = scripts.map(statementsOf);
+    const statements = [...first, ...second];
+    for (const done of [1, 4, 5, 6, first.length - 1, statements.length - 1, statements.length]) {
       const pool = await emptyPool();
       for (const statement of statements.slice(0, done)) await pool.query(statement);
-      expect((await migrate(pool)).applied, `after ${done} statements`).toEqual(["0001_records"]);
+      expect((await migrate(pool)).applied, `after ${done} statements`).toEqual(names);
       await works(pool);
       const [lanes] = await pool.query<RowDataPacket[]>("SELECT COUNT(*) AS lanes FROM latchkey_lanes");
       expect(lanes[0]?.lanes).toBe(64);
     }
+  });
+
+  it("goes on after an interruption between two changes of tables", async () => {
+    const [first = "", second = ""] = scripts;
+    const changes = second.match(/ALTER TABLE[^;]+/g) ?? [];
+    expect(changes).toHaveLength(3);
+    for (const done of [1, 2]) {
+      const pool = await emptyPool();
+      const before = [...statementsOf(first), ...statementsOf(second).slice(0, 1), ...changes.slice(0, done)];
+      for (const statement of before) await pool.query(statement);
+      expect((await migrate(pool)).applied).toEqual(names);
+      const [keys] = await pool.query<RowDataPacket[]>(
+        "SELECT DISTINCT index_name AS name FROM information_schema.statistics WHERE table_schema = DATABASE()",
+      );
+      const missing = changes.map((change) => /ADD KEY (\w+)/.exec(change)?.[1]);
+      expect(keys.map(({ name }) => String(name))).toEqual(expect.arrayContaining(missing));
+    }
+  });
+
+  it("keeps the messages that were enqueued before they named their scope", async () => {
+    const pool = await emptyPool();
+    for (const statement of statementsOf(scripts[0] ?? "")) await pool.query(statement);
+    await pool.query(`
+      CREATE TABLE latchkey_migrations (
+        id INT NOT NULL PRIMARY KEY, name VARBINARY(1024) NOT NULL,
+        applied_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP) ENGINE = InnoDB`);
+    await pool.query("INSERT INTO latchkey_migrations (id, name) VALUES (1, '0001_records')");
+    await pool.query(`
+      INSERT INTO latchkey_outbox (
+             lane, waiting_lane, topic, message_key, correlation_id, due_at, created_at, died_at, error, payload)
+      VALUES (0, 0, 'rides', 'waits', 'request', 1, 1, NULL, NULL, '{}'),
+             (0, NULL, 'rides', 'dead', 'request', 1, 1, 2, 'refused', '{}')`);
+    expect((await migrate(pool)).applied).toEqual(["0002_notes_and_tenants"]);
+    const { outbox } = mysqlStore(pool);
+    const old = { topic: "rides", scope: "", traceparent: null };
+    const claimed = await outbox?.claim({ owner: "relay", limit: 10, leaseMs: 60_000 });
+    expect(claimed).toMatchObject([{ ...old, key: "waits" }]);
+    expect(await outbox?.deadLetters({ limit: 10 })).toMatchObject([{ ...old, key: "dead" }]);
   });
 
   it("works whatever the session is set to, and leaves it so", async () => {
