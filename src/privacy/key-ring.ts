@@ -38,7 +38,7 @@ export class KeyRing {
   readonly refusePlain: boolean;
   readonly tenantSecrets: TenantSecrets | undefined;
   readonly #masters = new Map<string, Master>();
-  #currentId: string;
+  #current: SealingKey;
 
   constructor(keys: readonly RingKey[], options: KeyRingOptions = {}) {
     const { perTenant = true, refusePlain = false, tenantSecrets } = options;
@@ -50,13 +50,18 @@ export class KeyRing {
     this.perTenant = perTenant;
     this.refusePlain = refusePlain;
     this.tenantSecrets = tenantSecrets;
+    this.#current = this.#add(first);
     for (const key of keys) this.#add(key);
-    this.#currentId = first.id;
   }
 
   /** The id of the key that seals. */
   get currentId(): string {
-    return this.#currentId;
+    return this.#current.id;
+  }
+
+  /** @internal The key that seals what is no tenant's. */
+  get currentKey(): SealingKey {
+    return this.#current;
   }
 
   /**
@@ -64,13 +69,12 @@ export class KeyRing {
    * into the ring of all of them first, behind the current one.
    */
   rotate(key: RingKey): void {
-    this.#add(key);
-    this.#currentId = key.id;
+    this.#current = this.#add(key);
   }
 
   /** Forgets a key: what was sealed with it does not open any more. */
   retire(id: string): void {
-    if (id === this.#currentId) {
+    if (id === this.currentId) {
       throw new ConfigError(`the key "${id}" is the one that seals: rotate to another before it is retired`);
     }
     if (!this.#masters.delete(id)) throw new ConfigError(`there is no key "${id}" in this ring`);
@@ -93,18 +97,19 @@ export class KeyRing {
     return sealingKey(id, tag, derived(master.secret, secret, `latchkey ${tenantScope}`));
   }
 
-  #add({ id, secret }: RingKey): void {
+  #add({ id, secret }: RingKey): SealingKey {
     if (typeof id !== "string" || !/^[\w.-]{1,32}$/.test(id)) {
       throw new ConfigError("the id of a key must be 1 to 32 letters, digits, dots, dashes or underscores");
     }
     const bytes = secretBytes(id, secret);
     const known = this.#masters.get(id);
     if (known !== undefined) {
-      if (known.secret.equals(bytes)) return;
+      if (known.secret.equals(bytes)) return known.own;
       throw new ConfigError(`two keys of the ring are called "${id}": an id belongs to one secret for ever`);
     }
     const own = sealingKey(id, Buffer.alloc(0), derived(bytes, Buffer.alloc(0), "latchkey"));
     this.#masters.set(id, { secret: bytes, own });
+    return own;
   }
 }
 

@@ -43,9 +43,7 @@ export class NoteSecrets implements TenantSecrets {
     expected: string | undefined,
     secret: Uint8Array,
   ): Promise<Note | undefined> {
-    const key = this.#ring.ownKey(this.#ring.currentId);
-    if (key === undefined) throw new UnreadableError("the ring has no current key");
-    const value = textOf(seal(key, placeOf(tenantScope), secret));
+    const value = textOf(seal(this.#ring.currentKey, placeOf(tenantScope), secret));
     const name = secretNoteName(tenantScope);
     const { answers } = await this.#notes.write([{ name, expected, note: { value, version: randomUUID() } }]);
     const [answer] = answers;

@@ -158,9 +158,8 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
   }
 
   sweep(options: { readonly limit: number; readonly unclaimed: StoredResponse }): Promise<SweepCounts> {
-    const key = this.#ring.ownKey(this.#ring.currentId);
-    if (key === undefined) throw new UnreadableError("the ring has no current key");
-    return this.#inner.sweep({ ...options, unclaimed: sealUnclaimed(key, options.unclaimed) });
+    const unclaimed = sealUnclaimed(this.#ring.currentKey, options.unclaimed);
+    return this.#inner.sweep({ ...options, unclaimed });
   }
 
   async claimResumable(options: ClaimOptions): Promise<ResumableClaim> {
@@ -291,35 +290,24 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
       work: (tx: Tx) => T | Promise<T>,
       commit: (result: T) => PhaseCommit,
     ): Promise<TransactAnswer<T>> => {
-      // Asked for before the transaction begins, so that it is not held open for an answer.
-      await this.#sealingKey(lease);
-      const answer = await transact(
-        lease,
-        (tx) =>
-          whenKnown(work(tx), (result) =>
-            whenKnown(this.#sealedCommit(lease, commit(result)), (sealed) => ({ result, sealed })),
-          ),
-        ({ sealed }) => sealed,
-      );
-      return answer.kind === "lost" ? answer : { ...answer, result: answer.result.result };
+      // Asked for before the transaction begins, which may keep its connection from answering anything else.
+      const key = await this.#sealingKey(lease);
+      return transact(lease, work, (result) => this.#sealedCommit(key, lease, commit(result)));
     };
   }
 
-  #sealedCommit(lease: Lease, commit: PhaseCommit): PhaseCommit | Promise<PhaseCommit> {
+  #sealedCommit(key: SealingKey, lease: Lease, commit: PhaseCommit): PhaseCommit {
     const { progress, response, messages } = commit;
-    return whenKnown(this.#sealingKey(lease), (key) => {
-      const own = {
-        ...commit,
-        progress: sealProgress(key, lease, progress),
-        ...(response === undefined ? {} : { response: this.#sealedCompletion(key, lease, response) }),
-      };
-      const sealed = messages.map((message) =>
-        whenKnown(this.#sealingKey(message), (messageKey) => sealMessage(messageKey, message)),
-      );
-      return sealed.some((one) => one instanceof Promise)
-        ? Promise.all(sealed).then((known) => ({ ...own, messages: known }))
-        : { ...own, messages: sealed as PhaseCommit["messages"] };
-    });
+    return {
+      ...commit,
+      progress: sealProgress(key, lease, progress),
+      messages: messages.map((message) => {
+        // A message is its operation's. One of another tenant's could not be opened with this one's key.
+        const isOwn = tenantScopeOf(message.scope) === tenantScopeOf(lease.scope);
+        return sealMessage(isOwn ? key : this.#ring.currentKey, message);
+      }),
+      ...(response === undefined ? {} : { response: this.#sealedCompletion(key, lease, response) }),
+    };
   }
 
   #sealedCompletion(

@@ -33,8 +33,8 @@ export class TenantKeys {
 
   /** The key to seal with. A tenant that has no secret gets one. */
   sealing(tenantScope: string): SealingKey | Promise<SealingKey> {
-    const { currentId } = this.#ring;
-    if (!this.#ring.perTenant) return this.#inRing(this.#ring.ownKey(currentId), currentId);
+    const { currentId, currentKey, perTenant } = this.#ring;
+    if (!perTenant) return currentKey;
     const known = this.#cached(tenantScope);
     if (known !== undefined) return this.#keyOf(tenantScope, known, currentId);
     return this.#look(tenantScope)

@@ -1,6 +1,8 @@
+import Database from "libsql";
 import { describe, it } from "vitest";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { manualClock, runStoreContract } from "../../src/testing/index.ts";
+import { harness, useFolder } from "../stores/sqlite-support.ts";
 import { ring, sealed } from "./support.ts";
 
 for (const perTenant of [true, false]) {
@@ -19,3 +21,16 @@ for (const perTenant of [true, false]) {
     });
   });
 }
+
+describe("a sealed sqlite store", () => {
+  const place = useFolder();
+  const reason = "no process hears of another's writes to a file";
+  runStoreContract({
+    it,
+    lacks: { push: reason, "bust news": reason, "bust generation": reason },
+    async open() {
+      const opened = harness(place.path, new Database(place.path));
+      return { ...opened, store: sealed(opened.store, ring({ refusePlain: true })) };
+    },
+  });
+});
