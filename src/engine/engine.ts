@@ -1,10 +1,13 @@
 import { BriefMap } from "../core/brief-map.ts";
-import { ConfigError, StoreBusyError, StoreError } from "../core/errors.ts";
+import { ConfigError, StoreBusyError, StoreError, UnreadableError } from "../core/errors.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
+import { isSealed, type StoredResponse } from "../core/response.ts";
 import type {
   Bust,
   BustAnswer,
   Expiry,
+  ForgetCounts,
+  ForgetOptions,
   PhaseCommit,
   Reading,
   ReapCounts,
@@ -50,6 +53,8 @@ export interface EngineOptions {
   readonly limits?: LimitsOptions | undefined;
   /** When a store that is sick is not asked any more; `false` for never. */
   readonly breaker?: BreakerOptions | false | undefined;
+  /** What a client's key is called in the store; its own name, if left out. */
+  readonly nameOf?: ((id: RecordId) => string) | undefined;
 }
 
 /** Reserve, execute, settle: lets exactly one execution of each request through, and tells everybody else why not. */
@@ -123,17 +128,27 @@ export class Engine {
   arrive(arrival: Arrival): Promise<Verdict> {
     const waitUntil = this.runtime.now() + arrival.policy.waitMs;
     const { tracing } = this;
-    if (tracing === undefined) return this.#arrive(arrival, waitUntil);
-    return tracing.arrive(arrival, (traced) => this.#arrive(traced, waitUntil));
+    const { nameOf } = this.#options;
+    const named = nameOf === undefined ? arrival : { ...arrival, key: nameOf(arrival), sentKey: arrival.key };
+    if (tracing === undefined) return this.#arrive(named, waitUntil);
+    return tracing.arrive(named, (traced) => this.#arrive(traced, waitUntil));
   }
 
-  /** Undefined if the store did not answer, or was not asked because it is sick. */
-  async read(id: RecordId): Promise<Reading | undefined> {
+  /**
+   * Looks for what a client has sent under its key. Undefined if the store did not answer, or was not asked because it
+   * is sick.
+   */
+  read(id: RecordId): Promise<Reading | undefined> {
+    return this.#look({ scope: id.scope, key: this.#options.nameOf?.(id) ?? id.key });
+  }
+
+  /** The id is the store's. */
+  async #look(id: RecordId): Promise<Reading | undefined> {
     const entered = this.#breaker?.enter();
     if (entered === 0) return undefined;
     const askedAt = this.runtime.now();
     try {
-      const reading = await this.ask("read", () => this.#store.read(id));
+      const reading = await this.ask("read", () => this.#readable(id));
       this.#breaker?.succeeded(entered ?? 0, this.runtime.now() - askedAt);
       return reading;
     } catch (error) {
@@ -152,6 +167,13 @@ export class Engine {
     return this.#breaker?.reading;
   }
 
+  async #readable({ scope, key }: RecordId): Promise<Reading> {
+    const reading = await this.#store.read({ scope, key });
+    const { record } = reading;
+    if (record?.state !== "completed" || !isStillSealed(record.response)) return reading;
+    throw new UnreadableError(notOpened);
+  }
+
   /** Takes an answer away, from the store and from this process; others learn it from the store. */
   async bust(id: RecordId, bust: Bust): Promise<BustAnswer> {
     let answer: BustAnswer | undefined;
@@ -166,6 +188,16 @@ export class Engine {
       const mayBeBusted = answer === undefined || answer.kind === "busted";
       if (mayBeBusted || this.#flights.get(flightId)?.isUndecided) this.#flights.delete(flightId);
     }
+  }
+
+  /** Removes some of what is kept about a tenant. */
+  forget(options: ForgetOptions): Promise<ForgetCounts> {
+    return this.ask("forget", () => this.#store.forgetTenant(options));
+  }
+
+  /** Forgets the answers that this process has kept: some of them are not to be given any more. */
+  forgetAnswers(): void {
+    this.#cache?.clear();
   }
 
   /** Ends executions whose owner is gone, as their `onCrash` says; one batch. */
@@ -224,7 +256,8 @@ export class Engine {
     if (this.limits === undefined || arrival.isClaim) return this.#reserve(arrival, conclude);
     return leadWithinLimits(this.limits, arrival, {
       conclude,
-      read: () => this.read(arrival),
+      read: () => this.#look(arrival),
+      storeDown: () => this.#storeDown(arrival),
       reserve: (heard) =>
         this.#reserve(arrival, (verdict) => {
           heard(verdict);
@@ -271,8 +304,10 @@ export class Engine {
       case "limited":
         return this.#answer(arrival, verdict, { joined: true });
       case "storeDown":
+        if (verdict.isUnreadable) return this.#answer(arrival, verdict, { joined: true });
+        return this.#answer(arrival, this.#storeDown(arrival), { joined: true });
       case "unprotected":
-        return this.#answer(arrival, storeDownVerdict(arrival, this.storeRetryAfterMs), { joined: true });
+        return this.#answer(arrival, this.#storeDown(arrival), { joined: true });
       default:
         return verdict satisfies never;
     }
@@ -302,7 +337,7 @@ export class Engine {
       case "stored":
         return this.#answer(
           arrival,
-          { kind: "replay", response: settled.response, expiresAt: settled.expiresAt },
+          { kind: "replay", response: settled.kept, expiresAt: settled.expiresAt },
           { joined: true },
         );
       case "suspended":
@@ -324,7 +359,7 @@ export class Engine {
   /** One question to the store, and what `next` makes of its answer: a promise in between would cost every request. */
   #reserve(arrival: Arrival, next: (verdict: Verdict) => Verdict | Promise<Verdict>): Promise<Verdict> {
     const entered = this.#breaker?.enter() ?? -1;
-    if (entered === 0) return Promise.resolve(next(storeDownVerdict(arrival, this.storeRetryAfterMs)));
+    if (entered === 0) return Promise.resolve(next(this.#storeDown(arrival)));
     const ticket = this.#cache?.ticket();
     const reservedAt = this.runtime.now();
     const owner = `${this.#processName}-${++this.#reservations}`;
@@ -333,12 +368,12 @@ export class Engine {
     let asked: Promise<Reservation> | undefined;
     const unanswered = (error: unknown): Verdict | Promise<Verdict> => {
       this.#breaker?.failed(entered, this.runtime.now() - reservedAt, error);
-      // What was never sent cannot have been granted.
-      if (!(error instanceof StoreBusyError)) {
+      // What was never sent cannot have been granted, and what could not be read has been given back.
+      if (!(error instanceof StoreBusyError || error instanceof UnreadableError)) {
         this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, asked);
       }
       this.events.emit({ type: "store_error", verb: "reserve", error });
-      return next(storeDownVerdict(arrival));
+      return next(this.#storeDown(arrival, error));
     };
     try {
       asked = this.#store.reserve({
@@ -368,13 +403,20 @@ export class Engine {
         return unanswered(new StoreError("the store's answer took as long as the lease that it granted"));
       }
       this.#breaker?.succeeded(entered, tookMs);
-      if (reservation.kind === "replay") this.#cache?.keep(ticket, arrival, reservation);
-      return next(this.#verdictOf(reservation, policy, reservedAt));
+      if (reservation.kind === "replay") {
+        if (isStillSealed(reservation.response)) return unanswered(new UnreadableError(notOpened));
+        this.#cache?.keep(ticket, arrival, reservation);
+      }
+      return next(this.#verdictOf(reservation, arrival, reservedAt));
     };
     return this.#storeDeadlines.outcome(asked, answered, unanswered);
   }
 
-  #verdictOf(reservation: Reservation, policy: Arrival["policy"], reservedAt: number): Verdict {
+  #storeDown(arrival: Arrival, error?: unknown): Verdict {
+    return storeDownVerdict(arrival, { error, retryAfterMs: this.storeRetryAfterMs });
+  }
+
+  #verdictOf(reservation: Reservation, { policy, sentKey }: Arrival, reservedAt: number): Verdict {
     switch (reservation.kind) {
       case "execute": {
         const { lease, after, progress, createdAt } = reservation;
@@ -387,6 +429,7 @@ export class Engine {
           createdAt,
           reservedAt,
         });
+        execution.sentKey = sentKey;
         this.#leases.add(execution);
         return { kind: "execute", execution };
       }
@@ -550,6 +593,14 @@ export class Engine {
 }
 
 const drainPollMs = 20;
+
+/** Another process encrypts what it stores, and this one was not told how. */
+function isStillSealed(response: StoredResponse): boolean {
+  return response.kind === "full" && isSealed(response.headers);
+}
+
+const notOpened =
+  "a stored answer is sealed, and this process has no keys: pass the same encryption to createLatchkey";
 
 interface AnsweredFrom {
   readonly joined: boolean;
