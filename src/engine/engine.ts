@@ -93,6 +93,7 @@ export class Engine {
         this.ask("advance", () => this.#store.advance(execution.lease, advance)),
       transact: (execution, work, commit) => this.#transact(execution, work, commit),
       random: () => options.runtime.random(),
+      now: () => options.runtime.now(),
       isLapsed: (execution) => options.runtime.now() - execution.renewedAt >= options.leaseMs,
     };
     this.#store.onOwnershipLost?.(() =>
@@ -431,7 +432,10 @@ export class Engine {
     if (this.events.areHeard) {
       const { scope, key } = arrival;
       const { joined, cached = false } = from;
-      this.events.emit({ type: "reserved", scope, key, outcome: outcomeOf(verdict), joined, cached });
+      const outcome = outcomeOf(verdict);
+      // Whoever joins the one that discovered it has not discovered it again.
+      const discovered = verdict.kind === "unknown" && verdict.discovered === true && !joined;
+      this.events.emit({ type: "reserved", scope, key, outcome, joined, cached, discovered });
     }
     return verdict;
   }

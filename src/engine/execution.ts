@@ -87,6 +87,7 @@ export interface ExecutionHost {
     commit: (result: T) => PhaseCommit,
   ): Promise<TransactAnswer<T>>;
   random(): number;
+  now(): number;
   /** Whether the lease has run out on this process's own clock: it slept, and somebody else may hold the key. */
   isLapsed(execution: Execution): boolean;
 }
@@ -109,6 +110,9 @@ export class Execution {
   readonly #policy: ExecutionPolicy;
   readonly #deadlines: Deadlines;
   readonly #deadline: Deadline;
+  readonly #reservedAt: number;
+  /** How long it took until its outcome was known; 0 if nobody was listening then. */
+  #tookMs = 0;
   #retentionMs: number;
   #abort: AbortController | undefined;
   #abortReason: Error | undefined;
@@ -132,6 +136,7 @@ export class Execution {
     this.recorded = options.progress;
     this.createdAt = options.createdAt;
     this.renewedAt = options.reservedAt;
+    this.#reservedAt = options.reservedAt;
     this.#retentionMs = options.policy.retentionMs;
     this.#deadlines = options.host.deadlines(options.policy.executionTimeoutMs);
     this.#deadline = this.#deadlines.set(() => this.#timeOut());
@@ -200,7 +205,7 @@ export class Execution {
   /** The answer was committed together with the last business write: nothing is left to be settled. */
   answeredBy(complete: Extract<Settlement, { kind: "complete" }>, expiresAt: number): void {
     if (this.#settling !== undefined) return;
-    this.#deadlines.meet(this.#deadline);
+    this.#outcomeIsKnown();
     const settled = this.confirm(complete, { kind: "settled", expiresAt });
     this.#settling = Promise.resolve(settled);
     this.#onGivenUp?.(settled);
@@ -226,7 +231,7 @@ export class Execution {
   /** Ends the lease with what the handler made of it. The first outcome counts; later ones learn what became of it. */
   settle(outcome: Outcome): Promise<Settled> {
     if (this.#settling === undefined) {
-      this.#deadlines.meet(this.#deadline);
+      this.#outcomeIsKnown();
       this.#settling = this.#settle(this.#settlementFor(outcome), outcome.response);
     }
     return this.#settling;
@@ -235,7 +240,7 @@ export class Execution {
   /** Ends the lease of an execution that never began. */
   abandon(reason: string): Promise<Settled> {
     if (this.#settling === undefined) {
-      this.#deadlines.meet(this.#deadline);
+      this.#outcomeIsKnown();
       this.#settling = this.#settle(this.#release(reason));
     }
     return this.#settling;
@@ -245,7 +250,7 @@ export class Execution {
   lose(reason: string): void {
     this.#abortWith(new LeaseLostError(`${reason}; stop, and do not act on the outside world any more`));
     if (this.#settling !== undefined) return;
-    this.#deadlines.meet(this.#deadline);
+    this.#outcomeIsKnown();
     const lost = this.#end({ kind: "lost" }, reason);
     this.#settling = Promise.resolve(lost);
     this.#onGivenUp?.(lost);
@@ -304,9 +309,15 @@ export class Execution {
       scope,
       key,
       attempt: fence,
+      ms: this.#tookMs,
       as: settledStates[settlement.kind],
     } as const;
     events.emit(settlement.kind === "complete" ? settled : { ...settled, reason: settlement.reason });
+  }
+
+  #outcomeIsKnown(): void {
+    this.#deadlines.meet(this.#deadline);
+    if (this.#host.events.areHeard) this.#tookMs = this.#host.now() - this.#reservedAt;
   }
 
   #timeOut(): void {
@@ -319,7 +330,7 @@ export class Execution {
 
   #giveUp(reason: string): void {
     if (this.#settling !== undefined) return;
-    this.#deadlines.meet(this.#deadline);
+    this.#outcomeIsKnown();
     this.#abortWith(new ExecutionTimeoutError(reason));
     // Where a crash would be reconciled, say so at once. Elsewhere the lease is left to run out, which gives the
     // handler that long to notice its signal before anybody else may begin.

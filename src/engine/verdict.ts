@@ -26,7 +26,7 @@ export type Verdict =
   /** A worker came for a request that is not there. */
   | { readonly kind: "absent" }
   | { readonly kind: "mismatch" }
-  | { readonly kind: "unknown"; readonly retryAfterMs: number }
+  | { readonly kind: "unknown"; readonly retryAfterMs: number; readonly discovered?: boolean }
   /** The store did not answer, and the route fails closed. */
   | { readonly kind: "storeDown" }
   /** The store did not answer, and the route chose to run without protection. */

@@ -21,6 +21,7 @@ import {
   replayAnswer,
 } from "./answer.ts";
 import { Exchange, storeDownRetryAfterMs, unknownRetryAfterMsMin } from "./exchange.ts";
+import { tellRefusal } from "./refusal.ts";
 import {
   type BodyReading,
   type FingerprintRequest,
@@ -172,6 +173,7 @@ export class Gate<Native> {
 
   /** The answer to a body that is too large, for frameworks that read it before the request arrives here. */
   tooLarge(request: Pick<HttpRequest, "keyFields">): HttpAnswer {
+    tellRefusal(this.#latchkey.engine.events, "body-too-large");
     const parsed = parseKey(request.keyFields, this.policy.keyFormat);
     return problemAnswer(this.#context(parsed.kind === "key" ? parsed.key : undefined), "body-too-large", {
       detail: `Protected requests may have a body of up to ${this.policy.requestBytesMax} bytes. Nothing was executed.`,
@@ -332,6 +334,7 @@ export class Gate<Native> {
   }
 
   #refuse(key: string | undefined, ...[code, options]: ProblemArguments): Arrival {
+    tellRefusal(this.#latchkey.engine.events, code);
     return { kind: "answer", answer: problemAnswer(this.#context(key), code, options) };
   }
 }
