@@ -9,6 +9,9 @@ export function messageOf(id: unknown, row: Readonly<Record<string, unknown>>): 
     payload: row.payload as string,
     key: row.message_key as string,
     correlationId: row.correlation_id as string,
+    // Nobody knows it of what was enqueued before there was such a column.
+    scope: (row.scope as string | null) ?? "",
+    traceparent: row.traceparent as string | null,
     attempts: row.attempts as number,
     createdAt: row.created_at as number,
   };

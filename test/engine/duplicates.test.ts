@@ -136,6 +136,9 @@ const withoutPush = (clock: { now(): number }) => {
     resolve: store.resolve.bind(store),
     bust: store.bust.bind(store),
     audit: store.audit.bind(store),
+    forgetTenant: store.forgetTenant.bind(store),
+    unknownCounts: store.unknownCounts.bind(store),
+    notes: store.notes,
     close: store.close.bind(store),
   };
 };

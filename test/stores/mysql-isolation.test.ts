@@ -18,6 +18,8 @@ const message: NewMessage = {
   partition: null,
   key: "ride",
   correlationId: "request",
+  scope: "tenant",
+  traceparent: null,
   delayMs: 0,
 };
 

@@ -8,7 +8,8 @@ import { leaseOf, nothingLeftOpen, request, useMysql } from "./mysql-support.ts"
 
 const files = useMysql();
 const folder = new URL("../../src/stores/mysql/migrations/", import.meta.url);
-const first = readFileSync(new URL("0001_records.sql", folder), "utf8");
+const names = ["0001_records", "0002_notes_and_tenants"];
+const scripts = names.map((name) => readFileSync(new URL(`${name}.sql`, folder), "utf8"));
 
 async function emptyPool(): Promise<Pool> {
   return files.pool({ uri: await files.emptyDatabase() });
@@ -32,9 +33,9 @@ async function tables(pool: Pool): Promise<string[]> {
 describe("migrate", () => {
   it("makes everything once, and then nothing more", async () => {
     const pool = await emptyPool();
-    expect(await migrate(pool)).toEqual({ applied: ["0001_records"], pending: [] });
+    expect(await migrate(pool)).toEqual({ applied: names, pending: [] });
     expect(await tables(pool)).toEqual(
-      ["audit", "lanes", "migrations", "outbox", "records"].map((name) => `latchkey_${name}`),
+      ["audit", "lanes", "migrations", "notes", "outbox", "records"].map((name) => `latchkey_${name}`),
     );
     expect(await migrate(pool)).toEqual({ applied: [], pending: [] });
     await works(pool);
@@ -44,7 +45,7 @@ describe("migrate", () => {
     const pool = await emptyPool();
     expect(await migrate(pool, { dryRun: true })).toEqual({
       applied: [],
-      pending: [{ name: "0001_records", sql: first }],
+      pending: names.map((name, index) => ({ name, sql: scripts[index] })),
     });
     expect(await tables(pool)).toEqual([]);
     await migrate(pool);
@@ -54,7 +55,7 @@ describe("migrate", () => {
   it("five processes at once: one does it, the others wait", async () => {
     const uri = await files.emptyDatabase();
     const results = await Promise.all(Array.from({ length: 5 }, () => migrate(files.pool({ uri }))));
-    expect(results.flatMap(({ applied }) => applied)).toEqual(["0001_records"]);
+    expect(results.flatMap(({ applied }) => applied)).toEqual(names);
     await works(files.pool({ uri }));
   });
 
@@ -68,18 +69,20 @@ describe("migrate", () => {
       return migrate(pool);
     };
     const results = await Promise.all([start(), start(), start()]);
-    expect(results.flatMap(({ applied }) => applied)).toEqual(["0001_records"]);
+    expect(results.flatMap(({ applied }) => applied)).toEqual(names);
     expect((await start()).applied).toEqual([]);
     await nothingLeftOpen(files);
     expect((await migrate(files.pool({ uri }), { dryRun: true })).pending).toEqual([]);
   });
 
   it("goes on after an interruption, wherever that was", async () => {
-    const statements = statementsOf(first);
-    for (const done of [1, 4, 5, 6, statements.length - 1, statements.length]) {
+    const [first = [], second = []] = scripts.map(statementsOf);
+    const statements = [...first, ...second];
+    const between = second.map((_, index) => first.length + index);
+    for (const done of [1, 4, 5, 6, first.length - 1, ...between, statements.length]) {
       const pool = await emptyPool();
       for (const statement of statements.slice(0, done)) await pool.query(statement);
-      expect((await migrate(pool)).applied, `after ${done} statements`).toEqual(["0001_records"]);
+      expect((await migrate(pool)).applied, `after ${done} statements`).toEqual(names);
       await works(pool);
       const [lanes] = await pool.query<RowDataPacket[]>("SELECT COUNT(*) AS lanes FROM latchkey_lanes");
       expect(lanes[0]?.lanes).toBe(64);

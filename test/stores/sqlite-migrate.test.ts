@@ -152,6 +152,34 @@ describe("a database that Latchkey made before the records had one rule", () => 
   });
 });
 
+describe("a database that Latchkey made before messages named their scope", () => {
+  it("keeps its messages: they are of no tenant, and are forgotten with none", async () => {
+    const database = openBefore(4);
+    database.exec(`
+      INSERT INTO latchkey_outbox (
+               lane, topic, is_head, message_key, correlation_id, due_at, created_at, died_at, error, payload)
+      VALUES (0, 'rides', 1, 'waits', 'request', 1, 1, NULL, NULL, '{}'),
+             (0, 'rides', 0, 'dead', 'request', 1, 1, 2, 'refused', '{}')`);
+    const store = sqliteStore(database);
+    const old = { topic: "rides", scope: "", traceparent: null };
+    expect(await store.forgetTenant({ tenantScope: "tenant", limit: 10 })).toEqual({
+      removed: 0,
+      unsettled: 0,
+    });
+    expect(await store.outbox?.claim({ owner: "relay", limit: 10, leaseMs: 60_000 })).toMatchObject([
+      { ...old, key: "waits" },
+    ]);
+    expect(await store.outbox?.deadLetters({ limit: 10 })).toMatchObject([{ ...old, key: "dead" }]);
+  });
+
+  it("counts the outcomes that were unknown, and those that waited for an operator", async () => {
+    const database = openBefore(4);
+    for (const row of everyState) write(database, row);
+    const counts = await sqliteStore(database, { clock: () => 1_001 }).unknownCounts();
+    expect(counts).toEqual({ waiting: 1, escalated: 1, oldestMs: 1_000 });
+  });
+});
+
 it("the one rule for records accepts and refuses what the many rules did", () => {
   const [many, one] = [openBefore(3), openBefore(migrations.length + 1)];
   const states = [...new Set(everyState.map(({ state }) => state)), "nonsense"];

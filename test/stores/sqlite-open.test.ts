@@ -157,12 +157,12 @@ describe("opening a database", () => {
   it("refuses a database that a newer Latchkey migrated, and leaves it alone", async () => {
     await sqliteStore(place.path).close();
     const database = new Database(place.path);
-    database.exec("INSERT INTO latchkey_migrations VALUES (4, 'from_the_future', 0)");
+    database.exec("INSERT INTO latchkey_migrations VALUES (5, 'from_the_future', 0)");
     const error = thrownBy(() => sqliteStore(place.path));
     expect(error).toBeInstanceOf(ConfigError);
     expect(error).toHaveProperty("message", expect.stringContaining("by a newer Latchkey"));
     expect(database.prepare("SELECT count(*) AS count FROM latchkey_migrations").get()).toMatchObject({
-      count: 4,
+      count: 5,
     });
     database.close();
   });
@@ -214,6 +214,7 @@ describe("opening a database", () => {
       { id: 1, name: "records", applied_at: 1_767_225_600_000 },
       { id: 2, name: "operations", applied_at: 1_767_225_600_000 },
       { id: 3, name: "one_check", applied_at: 1_767_225_600_000 },
+      { id: 4, name: "notes_and_tenants", applied_at: 1_767_225_600_000 },
     ]);
     database.close();
   });

@@ -136,6 +136,8 @@ export function message(overrides: Partial<NewMessage> = {}): NewMessage {
     partition: null,
     key,
     correlationId: key,
+    scope: "tenant",
+    traceparent: null,
     delayMs: 0,
     ...overrides,
   };

@@ -1,7 +1,7 @@
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
-import type { RecordState } from "../../core/record.ts";
+import { auditEntryOf } from "../audit-row.ts";
 import type { ColumnValue } from "../record-row.ts";
-import type { Database, Row } from "./database.ts";
+import type { Database } from "./database.ts";
 import { digestOf, idOf } from "./records.ts";
 import { readAudit } from "./statements.ts";
 
@@ -17,19 +17,6 @@ export async function audit(database: Database, query: AuditQuery): Promise<read
   else if (scope !== undefined) where("scope_id = ?", digestOf(scope));
   else if (key !== undefined) where("record_key = ?", key);
   if (before !== undefined) where("id < ?", Number(before));
-  return (await database.read(readAudit(conditions.join(" AND "), limit), parameters)).map(entryOf);
-}
-
-function entryOf(row: Row): AuditEntry {
-  return {
-    id: String(row.number),
-    at: row.at as number,
-    scope: row.scope as string,
-    key: row.record_key as string,
-    fence: row.fence as number,
-    from: row.from_state as RecordState,
-    to: row.to_state as RecordState,
-    by: row.actor as string,
-    reason: row.reason as string,
-  };
+  const rows = await database.read(readAudit(conditions.join(" AND "), limit), parameters);
+  return rows.map((row) => auditEntryOf({ id: row.number, key: row.record_key }, row));
 }

@@ -1,5 +1,6 @@
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
 import { ConfigError, StoreError } from "../../core/errors.ts";
+import type { Notes } from "../../core/notes.ts";
 import type { Outbox } from "../../core/outbox.ts";
 import { encodeProgress } from "../../core/phase.ts";
 import type { RecordId, UnknownRecord } from "../../core/record.ts";
@@ -11,6 +12,8 @@ import type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  ForgetCounts,
+  ForgetOptions,
   Lease,
   PhaseCommit,
   Reading,
@@ -26,16 +29,19 @@ import type {
   Store,
   SweepCounts,
   TransactAnswer,
+  UnknownCounts,
 } from "../../core/store.ts";
 import { encodeRequest } from "../../core/stored-request.ts";
 import { busting, reserving, resolving, settling } from "../moves.ts";
 import { type ColumnValue, wholeMs } from "../record-row.ts";
 import { audit } from "./audit.ts";
 import { type Database, type MysqlConnection, padded } from "./database.ts";
+import { MysqlNotes } from "./notes.ts";
 import { MysqlOutbox } from "./outbox.ts";
 import { entryOf, finding, idOf, moveLocked } from "./records.ts";
 import { SnapshotIsolation } from "./snapshot-isolation.ts";
 import * as statements from "./statements.ts";
+import { forgetTenant, unknownCounts } from "./tenants.ts";
 import { transact } from "./transact.ts";
 import * as upkeep from "./upkeep.ts";
 
@@ -51,6 +57,7 @@ export class MysqlStore implements Store<MysqlConnection> {
   readonly name = "mysql";
   readonly capabilities: Capabilities;
   readonly outbox: Outbox;
+  readonly notes: Notes;
   readonly #database: Database;
   readonly #isolation = new SnapshotIsolation();
 
@@ -69,6 +76,7 @@ export class MysqlStore implements Store<MysqlConnection> {
     };
     this.#database = database;
     this.outbox = new MysqlOutbox(this.#database);
+    this.notes = new MysqlNotes(this.#database);
   }
 
   async reserve(request: ReserveRequest): Promise<Reservation> {
@@ -154,6 +162,14 @@ export class MysqlStore implements Store<MysqlConnection> {
 
   async reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
     return upkeep.reap(this.#database, options);
+  }
+
+  async forgetTenant(options: ForgetOptions): Promise<ForgetCounts> {
+    return forgetTenant(this.#database, options);
+  }
+
+  async unknownCounts(): Promise<UnknownCounts> {
+    return unknownCounts(this.#database);
   }
 
   /** The pool is the user's, and there is nothing else. */

@@ -6,14 +6,15 @@ import { fromNow, now } from "./statements.ts";
  */
 
 const columns =
-  "id AS number, topic, partition_key, payload, message_key, correlation_id, attempts, due_at, created_at";
+  "id AS number, topic, partition_key, payload, message_key, correlation_id, scope, traceparent, attempts, due_at, " +
+  "created_at";
 
-/** Parameters of each: lane, twice, topic, partition's id, partition, key, correlation, delay, payload. */
+/** Parameters of each: lane, twice, topic, partition's id, partition, key, correlation, scope, trace, delay, payload. */
 export const insertMessages = (count: number) => `
   INSERT INTO latchkey_outbox (
-         lane, waiting_lane, topic, partition_id, partition_key, message_key, correlation_id, due_at, created_at,
-         payload)
-  VALUES ${Array.from({ length: count }, () => `(?, ?, ?, ?, ?, ?, ?, ${fromNow("?")}, ${now}, ?)`).join(", ")}`;
+         lane, waiting_lane, topic, partition_id, partition_key, message_key, correlation_id, scope, traceparent, due_at,
+         created_at, payload)
+  VALUES ${Array.from({ length: count }, () => `(?, ?, ?, ?, ?, ?, ?, ?, ?, ${fromNow("?")}, ${now}, ?)`).join(", ")}`;
 
 /** The first message of each partition, as far as it is due: what comes behind it waits for it. */
 const readyPartitions = (where: string) => `

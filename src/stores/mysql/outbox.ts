@@ -1,6 +1,7 @@
 import type { DeadMessage, Delivery, Message, NewMessage, Outbox, OutboxCounts } from "../../core/outbox.ts";
 import { messageOf } from "../message-row.ts";
 import { type ColumnValue, wholeMs } from "../record-row.ts";
+import { batchesOf, batchSize, changeInBatches } from "./batches.ts";
 import { type Database, padded, type Row, type Session } from "./database.ts";
 import * as statements from "./outbox-statements.ts";
 import { digestOf } from "./records.ts";
@@ -56,12 +57,12 @@ export class MysqlOutbox implements Outbox {
   }
 
   async requeue(ids: readonly string[]): Promise<number> {
-    return this.#inBatches(ids.filter(isNumber).map(Number), statements.revive);
+    return changeInBatches(this.#database, ids.filter(isNumber).map(Number), statements.revive);
   }
 
   async prune({ limit, retentionMs }: Parameters<Outbox["prune"]>[0]): Promise<number> {
     const found = await this.#database.read(statements.findDelivered(limit), [wholeMs(retentionMs)]);
-    return this.#inBatches(numbersOf(found, "number"), statements.deleteMessages);
+    return changeInBatches(this.#database, numbersOf(found, "number"), statements.deleteMessages);
   }
 
   async #claimLanes(owner: string, leaseMs: number): Promise<readonly number[]> {
@@ -76,15 +77,6 @@ export class MysqlOutbox implements Outbox {
       return numbersOf(free, "lane");
     });
   }
-
-  async #inBatches(ids: readonly number[], statement: (list: string) => string): Promise<number> {
-    let changed = 0;
-    for (let start = 0; start < ids.length; start += batchSize) {
-      const { list, values } = padded(inOrder(ids.slice(start, start + batchSize)));
-      changed += await this.#database.change(statement(list), values);
-    }
-    return changed;
-  }
 }
 
 /** As many as the migration has made. */
@@ -92,9 +84,6 @@ const laneCount = 64;
 
 /** A share of the lanes, so that four relays can always work side by side. */
 const lanesPerClaim = 16;
-
-/** Nobody has to wait for longer than this many messages take. */
-const batchSize = 128;
 
 /** Writes messages down; must be called in the transaction that they belong to. */
 export async function insertMessages(session: Session, messages: readonly NewMessage[]): Promise<void> {
@@ -107,10 +96,23 @@ export async function insertMessages(session: Session, messages: readonly NewMes
   }
 }
 
-function messageRow({ topic, payload, partition, key, correlationId, delayMs }: NewMessage): ColumnValue[] {
+function messageRow(message: NewMessage): ColumnValue[] {
+  const { topic, payload, partition, key, correlationId, scope, traceparent, delayMs } = message;
   const partitionId = partition === null ? null : digestOf(partition);
   const lane = laneOf(partitionId);
-  return [lane, lane, topic, partitionId, partition, key, correlationId, wholeMs(delayMs), payload];
+  return [
+    lane,
+    lane,
+    topic,
+    partitionId,
+    partition,
+    key,
+    correlationId,
+    scope,
+    traceparent,
+    wholeMs(delayMs),
+    payload,
+  ];
 }
 
 /** A partition has one lane for good, whichever process enqueues. The rest is spread evenly. */
@@ -172,15 +174,9 @@ async function writeDeliveries(
         delivery satisfies never;
     }
   }
-  for (let start = 0; start < gone.length; start += batchSize) {
-    const { list, values } = padded(inOrder(gone.slice(start, start + batchSize)));
+  for (const { list, values } of batchesOf(gone)) {
     await session.change(statements.deleteDelivered(list, lanes.list), [...values, ...lanes.values]);
   }
-}
-
-/** In the order of the primary key, in which everybody locks. */
-function inOrder(ids: readonly number[]): number[] {
-  return ids.toSorted((a, b) => a - b);
 }
 
 /** Ids come back from outside. */

@@ -87,11 +87,11 @@ export const lockFound = (list: string) => `
    ORDER BY id
      FOR UPDATE SKIP LOCKED`;
 
-/** Parameters: the ids, the job. */
-export const deleteDue = (list: string) => `
+/** Parameters: the ids. */
+export const deleteDue = (list: string, job: Job) => `
   DELETE r
     FROM latchkey_records AS r FORCE INDEX (PRIMARY)
-   WHERE r.id IN (${list}) AND r.job = ? AND r.due_at <= ${now}`;
+   WHERE r.id IN (${list}) AND r.job = '${job}' AND r.due_at <= ${now}`;
 
 /** What `expired` says in core/transition.ts, without reading any body. Parameters: the ids. */
 export const markExpired = (list: string) => `

@@ -10,7 +10,9 @@ import type {
 } from "../../core/store.ts";
 import { decodeRequest } from "../../core/stored-request.ts";
 import { claimingResumable, claimingUnknown, type Entry, type Moved, sweeping } from "../moves.ts";
-import { type Database, padded, type Row } from "./database.ts";
+import { batchesOf, changeInBatches } from "./batches.ts";
+import type { Database, Row } from "./database.ts";
+import { removeForgotten } from "./notes.ts";
 import { entryOf, write } from "./records.ts";
 import * as statements from "./statements.ts";
 
@@ -62,12 +64,10 @@ export async function reap(
   database: Database,
   { limit, expiry }: { readonly limit: number; readonly expiry: Expiry },
 ): Promise<ReapCounts> {
+  await removeForgotten(database, limit);
   const settled = await findDue(database, "settled", limit);
   if (expiry === "soft") {
-    const expired = await inBatches(settled, (list, ids) =>
-      database.change(statements.markExpired(list), ids),
-    );
-    return { deleted: 0, expired };
+    return { deleted: 0, expired: await changeInBatches(database, idsOf(settled), statements.markExpired) };
   }
   const expired = settled.length < limit ? await findDue(database, "expired", limit) : [];
   let deleted = 0;
@@ -75,31 +75,13 @@ export async function reap(
     ["settled", settled],
     ["expired", expired.slice(0, limit - settled.length)],
   ] as const) {
-    deleted += await inBatches(found, (list, ids) =>
-      database.change(statements.deleteDue(list), [...ids, job]),
-    );
+    deleted += await changeInBatches(database, idsOf(found), (list) => statements.deleteDue(list, job));
   }
   return { deleted, expired: 0 };
 }
 
-/** Nobody has to wait for longer than this many records take. */
-const batchSize = 128;
-
-function* batchesOf(found: readonly Row[]): Generator<ReturnType<typeof padded<Uint8Array>>> {
-  for (let start = 0; start < found.length; start += batchSize) {
-    const ids = found.slice(start, start + batchSize).map(({ id }) => id as Uint8Array);
-    // In the order of the primary key, in which everybody locks.
-    yield padded(ids.sort(Buffer.compare));
-  }
-}
-
-async function inBatches(
-  found: readonly Row[],
-  change: (list: string, ids: readonly Uint8Array[]) => Promise<number>,
-): Promise<number> {
-  let changed = 0;
-  for (const { list, values } of batchesOf(found)) changed += await change(list, values);
-  return changed;
+function idsOf(found: readonly Row[]): Uint8Array[] {
+  return found.map(({ id }) => id as Uint8Array);
 }
 
 async function findDue(database: Database, job: statements.Job, limit: number): Promise<readonly Row[]> {
@@ -113,7 +95,7 @@ async function moveFound<Answer>(
   plan: (entry: Entry, now: number) => Moved<Answer>,
 ): Promise<readonly { readonly answer: Answer; readonly row: Row }[]> {
   const all: { answer: Answer; row: Row }[] = [];
-  for (const { list, values } of batchesOf(found)) {
+  for (const { list, values } of batchesOf(idsOf(found))) {
     const moved = await database.transaction(async (session) => {
       const batch: typeof all = [];
       for (const row of await session.rows(statements.lockFound(list), values)) {

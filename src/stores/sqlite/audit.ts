@@ -1,6 +1,6 @@
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
-import type { RecordState } from "../../core/record.ts";
-import { type Row, type SqliteDatabase, type SqliteValue, Statement } from "./driver.ts";
+import { auditEntryOf } from "../audit-row.ts";
+import { type SqliteDatabase, type SqliteValue, Statement } from "./driver.ts";
 
 /** What happened to the records off the happy path. */
 export class AuditTrail {
@@ -35,22 +35,8 @@ export class AuditTrail {
     const where = conditions.length === 0 ? "true" : conditions.join(" AND ");
     const statement = this.#reads.get(where) ?? new Statement(this.#database, readEntries(where));
     this.#reads.set(where, statement);
-    return statement.all(...parameters, limit).map(entryOf);
+    return statement.all(...parameters, limit).map((row) => auditEntryOf({ id: row.id, key: row.key }, row));
   }
-}
-
-function entryOf(row: Row): AuditEntry {
-  return {
-    id: String(row.id),
-    at: row.at as number,
-    scope: row.scope as string,
-    key: row.key as string,
-    fence: row.fence as number,
-    from: row.from_state as RecordState,
-    to: row.to_state as RecordState,
-    by: row.actor as string,
-    reason: row.reason as string,
-  };
 }
 
 const writeEntry = `

@@ -29,13 +29,14 @@ export type OutboxStatements = ReturnType<typeof prepareOutboxStatements>;
 const waits = "delivered_at IS NULL AND died_at IS NULL";
 
 const columns =
-  "id, topic, partition_key, payload, message_key, correlation_id, attempts, due_at, created_at";
+  "id, topic, partition_key, payload, message_key, correlation_id, scope, traceparent, attempts, due_at, created_at";
 
 /** The message is the head of its partition if no other one waits in it. The partition comes three times. */
 const insertMessage = `
   INSERT INTO latchkey_outbox (
-           lane, topic, payload, message_key, correlation_id, due_at, created_at, partition_key, is_head)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?,
+           lane, topic, payload, message_key, correlation_id, scope, traceparent, due_at, created_at, partition_key,
+           is_head)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
           ? IS NULL OR NOT EXISTS (SELECT 1 FROM latchkey_outbox WHERE partition_key = ? AND ${waits}))`;
 
 /**

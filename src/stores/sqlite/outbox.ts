@@ -113,10 +113,10 @@ export class SqliteOutbox implements Outbox {
 
 /** Writes messages down; must be called in the transaction that they belong to. */
 export function enqueue(statements: OutboxStatements, messages: readonly NewMessage[], now: number): void {
-  for (const { topic, payload, partition, key, correlationId, delayMs } of messages) {
+  for (const { topic, payload, partition, key, correlationId, scope, traceparent, delayMs } of messages) {
     const lane = partition === null ? Math.floor(Math.random() * lanesCount) : laneOf(partition);
     const dueAt = moment(now + delayMs);
-    const own = [lane, topic, payload, key, correlationId, dueAt, now] as const;
+    const own = [lane, topic, payload, key, correlationId, scope, traceparent, dueAt, now] as const;
     statements.insertMessage.run(...own, partition, partition, partition);
   }
 }

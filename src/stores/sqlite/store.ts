@@ -1,6 +1,7 @@
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
 import { answerOf, decide, isAnswer } from "../../core/decide.ts";
 import { StoreError } from "../../core/errors.ts";
+import type { Notes } from "../../core/notes.ts";
 import type { Outbox } from "../../core/outbox.ts";
 import type { RecordId, UnknownRecord } from "../../core/record.ts";
 import type { StoredResponse } from "../../core/response.ts";
@@ -11,6 +12,8 @@ import type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  ForgetCounts,
+  ForgetOptions,
   Lease,
   PhaseCommit,
   Reading,
@@ -26,15 +29,18 @@ import type {
   Store,
   SweepCounts,
   TransactAnswer,
+  UnknownCounts,
 } from "../../core/store.ts";
 import { moment } from "../record-row.ts";
 import type { SqliteDatabase } from "./driver.ts";
 import { GroupCommit, type Verb } from "./group-commit.ts";
 import * as lifecycle from "./lifecycle.ts";
+import { type NoteStatements, prepareNoteStatements, SqliteNotes } from "./notes.ts";
 import { openPrepared } from "./open.ts";
 import { enqueue, SqliteOutbox } from "./outbox.ts";
 import { type OutboxStatements, prepareOutboxStatements } from "./outbox-statements.ts";
 import { Records } from "./records.ts";
+import * as tenants from "./tenants.ts";
 import { transact } from "./transact.ts";
 import * as upkeep from "./upkeep.ts";
 
@@ -95,6 +101,7 @@ class SqliteStore implements Store<SqliteDatabase> {
     durability: "machine",
     responseBytesMax,
   };
+  readonly notes: Notes;
   readonly #outbox: SqliteOutbox;
   readonly #clock: () => number;
   readonly #closesDatabase: boolean;
@@ -125,12 +132,19 @@ class SqliteStore implements Store<SqliteDatabase> {
       database: opened,
       records: new Records(opened),
       messages: prepareOutboxStatements(opened),
+      notes: prepareNoteStatements(opened),
+      tenants: tenants.prepareTenantStatements(opened),
       commits: new GroupCommit(opened, { shares: options.groupCommit ?? true }),
     };
     this.#outbox = new SqliteOutbox({
       now: this.#clock,
       write: (work) => this.#write(({ messages }) => work(messages)),
       read: (look) => look(this.#open().messages),
+    });
+    this.notes = new SqliteNotes({
+      now: this.#clock,
+      write: (work) => this.#write(({ notes }) => work(notes)),
+      read: (look) => look(this.#open().notes),
     });
   }
 
@@ -224,7 +238,19 @@ class SqliteStore implements Store<SqliteDatabase> {
   }
 
   async reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
-    return this.#write(({ records }) => upkeep.reap(records, options, this.#clock()));
+    return this.#write(({ records, notes }) => {
+      const now = this.#clock();
+      notes.deleteForgotten.run(now, options.limit);
+      return upkeep.reap(records, options, now);
+    });
+  }
+
+  async forgetTenant(options: ForgetOptions): Promise<ForgetCounts> {
+    return this.#write((connection) => tenants.forgetTenant(connection.tenants, options));
+  }
+
+  async unknownCounts(): Promise<UnknownCounts> {
+    return tenants.unknownCounts(this.#open().tenants, this.#clock());
   }
 
   async close(): Promise<void> {
@@ -282,5 +308,7 @@ interface Connection {
   readonly database: SqliteDatabase;
   readonly records: Records;
   readonly messages: OutboxStatements;
+  readonly notes: NoteStatements;
+  readonly tenants: tenants.TenantStatements;
   readonly commits: GroupCommit;
 }

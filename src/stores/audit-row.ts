@@ -1,0 +1,20 @@
+import type { AuditEntry } from "../core/audit.ts";
+import type { RecordState } from "../core/record.ts";
+
+/** The audit entry that a row is, by the names of its columns; not every database calls its id and key the same. */
+export function auditEntryOf(
+  { id, key }: { readonly id: unknown; readonly key: unknown },
+  row: Readonly<Record<string, unknown>>,
+): AuditEntry {
+  return {
+    id: String(id),
+    at: row.at as number,
+    scope: row.scope as string,
+    key: key as string,
+    fence: row.fence as number,
+    from: row.from_state as RecordState,
+    to: row.to_state as RecordState,
+    by: row.actor as string,
+    reason: row.reason as string,
+  };
+}
