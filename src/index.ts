@@ -12,6 +12,7 @@ export {
   type RefusalCode,
   StoreBusyError,
   StoreError,
+  StoreRefusedError,
   UnverifiedError,
 } from "./core/errors.ts";
 export type { KeyFormat } from "./core/key.ts";
@@ -63,13 +64,16 @@ export type {
   UnknownCounts,
 } from "./core/store.ts";
 export type { StoredRequest } from "./core/stored-request.ts";
+export type { BreakerOptions } from "./engine/breaker.ts";
 export type { EventListener, LatchkeyEvent } from "./engine/events.ts";
+export type { LimitsOptions, Rate, TenantLimits } from "./engine/limits/options.ts";
 export type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 export type { Runtime } from "./engine/runtime.ts";
 export type { RoutePolicy } from "./http/gate.ts";
 export type { FingerprintRequest } from "./http/request.ts";
 export {
   createLatchkey,
+  type Health,
   type Latchkey,
   type LatchkeyOptions,
   type ResolveRequest,

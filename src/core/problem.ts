@@ -26,6 +26,7 @@ export const problemKinds = {
   "late-arrival": { status: 412, title: "The key is older than answers are kept", retry: "new-key" },
   "body-too-large": { status: 413, title: "The body is too large", retry: "never" },
   "key-reused": { status: 422, title: "The key was used for another request", retry: "new-key" },
+  "rate-limited": { status: 429, title: "Too many requests", retry: "same-key" },
   "handler-failed": { status: 500, title: "The request failed", retry: "same-key" },
   "store-unavailable": {
     status: 503,

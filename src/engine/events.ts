@@ -15,7 +15,8 @@ export type ReserveOutcome =
   | "expired_retry"
   | "unknown"
   | "store_down"
-  | "unprotected";
+  | "unprotected"
+  | "limited";
 
 /** Everything that the engine does, for metrics and logs. Happy requests are `reserved` and `settled`. */
 export type LatchkeyEvent =

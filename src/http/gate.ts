@@ -8,8 +8,9 @@ import {
 import { keyTimeMs, parseKey } from "../core/key.ts";
 import { keepsRequest, type Policy, type PolicyInput } from "../core/policy.ts";
 import { headerAllowList } from "../core/response.ts";
-import { isTenant, scopeOf } from "../core/scope.ts";
+import { isTenant, scopeOf, tenantScopeOf } from "../core/scope.ts";
 import type { StoredRequest } from "../core/stored-request.ts";
+import type { Refusal } from "../engine/limits/options.ts";
 import type { Verdict } from "../engine/verdict.ts";
 import type { Latchkey, TenantOf } from "../latchkey.ts";
 import type { ReconcileHook } from "../operation/reconciliation.ts";
@@ -21,6 +22,7 @@ import {
   replayAnswer,
 } from "./answer.ts";
 import { Exchange, storeDownRetryAfterMs, unknownRetryAfterMsMin } from "./exchange.ts";
+import { limitedAnswer } from "./limited.ts";
 import { tellRefusal } from "./refusal.ts";
 import {
   type BodyReading,
@@ -139,6 +141,15 @@ export class Gate<Native> {
       });
     }
 
+    const { limits } = this.#latchkey.engine;
+    if (limits === undefined) return this.#read(request, tenant, sent);
+    const tenantScope = tenantScopeOf(this.#scope(tenant, request.method, request.path));
+    return whenKnown(limits.lookUp({ tenant, tenantScope, isClaim: sent.isClaim }), (refusal) =>
+      refusal === undefined ? this.#read(request, tenant, sent) : this.#limited(sent.key, refusal),
+    );
+  }
+
+  #read(request: HttpRequest, tenant: string, sent: Sent): Arrival | Promise<Arrival> {
     const reading = request.body(this.policy.requestBytesMax);
     return whenKnown(reading, (read) => this.#compare(request, tenant, read, sent));
   }
@@ -167,6 +178,7 @@ export class Gate<Native> {
       route: policy.name,
       request: this.#keepsRequest ? this.#kept(request, reading.body, tenant) : undefined,
       isClaim,
+      tenant,
     });
     return arriving.then((verdict) => this.#arrivalOf(verdict, request, key));
   }
@@ -251,10 +263,12 @@ export class Gate<Native> {
             "could do it twice; ask again later with this one.",
           retryAfterMs: Math.max(verdict.retryAfterMs, unknownRetryAfterMsMin),
         });
+      case "limited":
+        return this.#limited(key, verdict.refusal);
       case "storeDown":
         return this.#refuse(key, "store-unavailable", {
           detail: "Nothing was executed. Send the request again with the same key.",
-          retryAfterMs: storeDownRetryAfterMs,
+          retryAfterMs: verdict.retryAfterMs ?? storeDownRetryAfterMs,
         });
       case "unprotected":
         return pass;
@@ -331,6 +345,10 @@ export class Gate<Native> {
 
   #context(key: string | undefined): AnswerContext {
     return { policy: this.policy, typeBase: this.#latchkey.problemTypeBase, key };
+  }
+
+  #limited(key: string, refusal: Refusal): Arrival {
+    return { kind: "answer", answer: limitedAnswer(this.#context(key), refusal) };
   }
 
   #refuse(key: string | undefined, ...[code, options]: ProblemArguments): Arrival {

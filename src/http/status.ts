@@ -1,5 +1,5 @@
 import type { Policy } from "../core/policy.ts";
-import { isTenant, scopeOf } from "../core/scope.ts";
+import { isTenant, scopeOf, tenantScopeOf } from "../core/scope.ts";
 import { crashed } from "../core/transition.ts";
 import type { Latchkey, TenantOf, TenantRequest } from "../latchkey.ts";
 import {
@@ -10,6 +10,7 @@ import {
   replayAnswer,
 } from "./answer.ts";
 import { storeDownRetryAfterMs, unknownRetryAfterMsMin } from "./exchange.ts";
+import { limitedAnswer } from "./limited.ts";
 
 /** A request for the status resource. */
 export interface StatusRequest extends TenantRequest {
@@ -45,11 +46,17 @@ export async function answerStatus<Native>(
     return problemAnswer(context, "tenant-missing", { detail: "Authenticate, and ask again." });
   }
   const scope = scopeFor(tenant, request.query);
+  const refusal = await latchkey.engine.limits?.lookUp({
+    tenant,
+    tenantScope: tenantScopeOf(scope),
+    isClaim: false,
+  });
+  if (refusal !== undefined) return limitedAnswer(context, refusal);
   const reading = key === undefined ? undefined : await latchkey.engine.read({ scope, key });
   if (reading === undefined && key !== undefined) {
     return problemAnswer(context, "store-unavailable", {
       detail: "The status cannot be read right now. Ask again.",
-      retryAfterMs: storeDownRetryAfterMs,
+      retryAfterMs: latchkey.engine.storeRetryAfterMs ?? storeDownRetryAfterMs,
     });
   }
   const record = reading?.record;

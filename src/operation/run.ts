@@ -51,6 +51,7 @@ export async function run<Tx, T>(
     fingerprint: fingerprint.fingerprint,
     policy,
     route: policy.name,
+    tenant,
   });
   switch (verdict.kind) {
     case "execute":
@@ -59,6 +60,8 @@ export async function run<Tx, T>(
       throw new StoreError("the store did not answer, and an operation outside HTTP is not run without it");
     case "storeDown":
       throw new StoreError("the store did not answer: nothing was executed, try again");
+    case "limited":
+      throw refused("rate-limited", "this tenant has used up its limits", verdict.refusal.retryAfterMs);
     case "replay":
       return resultOf<T>(verdict.response);
     case "inFlight":
