@@ -19,7 +19,10 @@ describe("the dashboard, as a document", () => {
     ]);
     for (const { title, datasource, targets = [] } of panels) {
       for (const source of [datasource, ...targets.map((target) => target.datasource)]) {
-        expect(source, title).toEqual({ type: "prometheus", uid: expect.stringMatching(/^\$\{datasource\}$/) });
+        expect(source, title).toEqual({
+          type: "prometheus",
+          uid: expect.stringMatching(/^\$\{datasource\}$/),
+        });
       }
       for (const { expr } of targets) {
         const selectors = expr.match(/api_idempotency_\w+(\{[^}]*\})?/g) ?? [];
@@ -80,7 +83,7 @@ const notShown = new Set([
 
 describe("the dashboard, over a service in trouble", () => {
   const scrapeIntervalMs = 500;
-  const loadSeconds = 14;
+  const loadSeconds = 8;
   const begun = Date.now() / 1000;
   let prometheus: PrometheusServer;
   beforeAll(async () => {

@@ -9,89 +9,98 @@ interface Sent {
   readonly amount: number;
 }
 
-/** How often each is asked for, and by whom: a few tenants make most of the traffic. */
-const paths = {
-  "/payments": 12,
-  "/transfers": 2,
-  "/payouts": 2,
-  "/exports": 0.5,
-  "/orders": 1.5,
-  "/quotes": 1,
-};
-const tenants = { acme: 8, globex: 5, initech: 3, umbrella: 2, hooli: 1, "jo@example.com": 0.5 };
+/** What is asked for, one after another, so that every run has some of each. A few tenants make most of the traffic. */
+const paths = [
+  ...["/payments", "/payments", "/transfers", "/payments", "/payouts", "/payments", "/orders", "/payments"],
+  ...["/quotes", "/payments", "/payments", "/transfers", "/payouts", "/payments", "/exports", "/payments"],
+];
+const tenants = ["acme", "globex", "acme", "initech", "acme", "umbrella", "globex", "acme", "jo@example.com"];
+
+/** Some payouts are not answered by the bank, which knows more later, or never. */
+const payoutFates = ["", "late-", "lost-"] as const;
 
 const tickMs = 50;
-const freshPerTick = 1;
 const rememberedMax = 400; // Old enough that some of them have expired.
+const moment = 100; // By then a request has reached its handler, and no transfer has ended.
 
 /**
- * Traffic for so many seconds, with something of everything that the dashboard shows: retries, misuse, a process that is
- * killed and one that is frozen, a store that fails, messages that cannot be delivered, a tenant that goes wild.
+ * Traffic for about so many seconds, with something of everything that the dashboard shows: retries, misuse, a process
+ * that is killed and one that is frozen, a store that fails, messages that cannot be delivered, a tenant that goes wild.
  */
 export async function runTroubledLoad(service: TroubledService, seconds: number): Promise<void> {
   const [first, second] = service.processes;
-  const begun = performance.now();
-  const share = () => (performance.now() - begun) / 1000 / seconds;
-  const between = (from: number, to: number) => share() >= from && share() < to;
-  const until = (when: number) => sleep(Math.max(0, (when - share()) * seconds * 1000));
   const remembered: Sent[] = [];
   const underWay = new Set<Promise<unknown>>();
+  let mood: "calm" | "impatient" | "wild" | "over" = "calm";
 
   function send(request: Sent, to: TroubledProcess = any(service.processes)): void {
     const sending = post(to, request).finally(() => underWay.delete(sending));
     underWay.add(sending);
   }
-  function sendFresh(path = weighted(paths), tenant = weighted(tenants)): Sent {
-    const request = { tenant, path, key: randomUUID(), amount: 1 + Math.floor(Math.random() * 1000) };
-    send(request);
+  let made = 0;
+  function fresh(path = nth(paths, made), tenant = nth(tenants, made)): Sent {
+    made += 1;
+    const key = (path === "/payouts" ? nth(payoutFates, made) : "") + randomUUID();
+    const request = { tenant, path, key, amount: made };
     remembered.push(request);
     if (remembered.length > rememberedMax) remembered.shift();
     return request;
   }
+  const lastPayments = () => remembered.filter(({ path }) => path === "/payments");
+  const pause = (share: number) => sleep(share * seconds * 1000);
 
   async function traffic(): Promise<void> {
-    while (share() < 1) {
-      for (let count = 0; count < freshPerTick; count += 1) {
-        const request = sendFresh();
-        if (Math.random() < 0.1) send(request);
-      }
-      if (Math.random() < 0.3) send(any(remembered));
-      if (Math.random() < 0.04) send({ ...any(remembered), amount: -1 });
-      if (Math.random() < 0.03) send({ ...sendFresh(), key: Math.random() < 0.5 ? "" : "x".repeat(300) });
-      // Somebody's client has lost its patience.
-      if (between(0.15, 0.3)) for (const request of remembered.slice(-3)) send(request);
-      if (between(0.8, 0.9)) for (let count = 0; count < 3; count += 1) sendFresh("/payments", "hooli");
+    for (let tick = 0; mood !== "over"; tick += 1) {
+      const request = fresh();
+      send(request);
+      // Half of what takes long is asked for twice at once, and so is some of the rest.
+      if (tick % 10 === 0 || (request.path === "/transfers" && tick % 16 < 8)) send(request);
+      if (tick % 3 === 0) send(any(remembered));
+      if (tick % 25 === 0) send({ ...any(remembered), amount: -1 });
+      if (tick % 30 === 0) send({ ...request, key: tick % 60 === 0 ? "" : "x".repeat(300) });
+      if (mood === "impatient") for (const earlier of remembered.slice(-3)) send(earlier);
+      if (mood === "wild") for (let count = 0; count < 3; count += 1) send(fresh("/payments", "hooli"));
       await sleep(tickMs);
     }
   }
 
   async function trouble(): Promise<void> {
-    await until(0.35);
-    for (let count = 0; count < 6; count += 1) send(sendFresh("/transfers"), second);
-    await sleep(100);
+    await pause(0.15);
+    mood = "impatient";
+    await pause(0.13);
+    mood = "calm";
+    await pause(0.07);
+    for (let count = 0; count < 6; count += 1) send(fresh("/transfers"), second);
+    await sleep(moment);
     await second.kill();
     await second.start();
-    await until(0.45);
+    await pause(0.05);
     // The owner sleeps for longer than its lease, and its outcome counts no more when it wakes up.
-    for (let count = 0; count < 4; count += 1) {
-      send({ tenant: "acme", path: "/transfers", key: randomUUID(), amount: 5 }, first);
-    }
-    await sleep(100);
+    for (let count = 0; count < 4; count += 1) send(fresh("/transfers"), first);
+    await sleep(moment);
     first.signal("SIGSTOP");
-    await sleep(2_500);
+    await sleep(2_000);
     first.signal("SIGCONT");
-    await until(0.55);
+    await pause(0.07);
     for (const process of service.processes) process.tell({ storeFails: true });
-    await until(0.65);
-    for (const process of service.processes) process.tell({ storeFails: false, receiverFails: true });
-    await until(0.85);
+    await sleep(moment);
+    for (let count = 0; count < 5; count += 1) send(fresh("/quotes"));
+    for (let count = 0; count < 30; count += 1) send(fresh("/payments"));
+    await pause(0.13);
+    for (const process of service.processes) process.tell({ storeFails: false });
+    await pause(0.08);
+    for (const process of service.processes) process.tell({ receiverFails: true });
+    await pause(0.13);
     for (const process of service.processes) process.tell({ receiverFails: false });
-    for (const { tenant, key } of remembered.filter(({ path }) => path === "/payments").slice(-12, -6)) {
-      second.tell({ bust: { tenant, key } });
-    }
-    await sleep(300);
-    for (const request of remembered.filter(({ path }) => path === "/payments").slice(-30)) send(request);
-    await until(1);
+    for (let count = 0; count < 30; count += 1) send(fresh("/payments", "hooli"));
+    mood = "wild";
+    await pause(0.1);
+    mood = "calm";
+    for (const { tenant, key } of lastPayments().slice(-12, -6)) second.tell({ bust: { tenant, key } });
+    await sleep(moment);
+    for (const request of lastPayments().slice(-12)) send(request);
+    await pause(0.09);
+    mood = "over";
   }
 
   await Promise.all([traffic(), trouble()]);
@@ -121,12 +130,6 @@ function any<T>(values: readonly T[]): T {
   return values[Math.floor(Math.random() * values.length)] as T;
 }
 
-function weighted<Name extends string>(weights: Readonly<Record<Name, number>>): Name {
-  const entries = Object.entries(weights) as [Name, number][];
-  let left = Math.random() * entries.reduce((sum, [, weight]) => sum + weight, 0);
-  for (const [name, weight] of entries) {
-    left -= weight;
-    if (left < 0) return name;
-  }
-  return entries[0]?.[0] as Name;
+function nth<T>(values: readonly T[], index: number): T {
+  return values[index % values.length] as T;
 }

@@ -84,7 +84,7 @@ export async function startTroubledService(retentionMs: number): Promise<Trouble
       retentionMs,
     });
   const processes = [await one(), await one()] as const;
-  for (const process of processes) await process.start();
+  await Promise.all(processes.map((process) => process.start()));
   return {
     processes,
     async stop() {
