@@ -57,7 +57,7 @@ export async function runTroubledLoad(service: TroubledService, seconds: number)
       if (tick % 10 === 0 || (request.path === "/transfers" && tick % 16 < 8)) send(request);
       if (tick % 3 === 0) send(any(remembered));
       if (tick % 25 === 0) send({ ...any(remembered), amount: -1 });
-      if (tick % 30 === 0) send({ ...request, key: tick % 60 === 0 ? "" : "x".repeat(300) });
+      if (tick % 12 === 0) send({ ...request, key: tick % 24 === 0 ? "" : "x".repeat(300) });
       if (mood === "impatient") for (const earlier of remembered.slice(-3)) send(earlier);
       if (mood === "wild") for (let count = 0; count < 3; count += 1) send(fresh("/payments", "hooli"));
       await sleep(tickMs);
