@@ -26,6 +26,7 @@ import { Limits } from "./limits/limits.ts";
 import type { LimitsOptions } from "./limits/options.ts";
 import { type CacheTicket, ReplayCache, type ReplayCacheOptions } from "./replay-cache.ts";
 import { type Runtime, randomName } from "./runtime.ts";
+import type { Tracing } from "./tracing.ts";
 import { Unheard } from "./unheard.ts";
 import {
   type Arrival,
@@ -54,6 +55,8 @@ export interface EngineOptions {
 /** Reserve, execute, settle: lets exactly one execution of each request through, and tells everybody else why not. */
 export class Engine {
   readonly events = new Events();
+  /** Draws traces of what happens; nothing is paid for it as long as there is none. */
+  tracing: Tracing | undefined;
   readonly runtime: Runtime;
   readonly #options: EngineOptions;
   readonly #store: Store;
@@ -119,7 +122,9 @@ export class Engine {
   /** Answers an arriving request. Never throws: a store that fails is a verdict too. */
   arrive(arrival: Arrival): Promise<Verdict> {
     const waitUntil = this.runtime.now() + arrival.policy.waitMs;
-    return this.#arrive(arrival, waitUntil);
+    const { tracing } = this;
+    if (tracing === undefined) return this.#arrive(arrival, waitUntil);
+    return tracing.arrive(arrival, (traced) => this.#arrive(traced, waitUntil));
   }
 
   /** Undefined if the store did not answer, or was not asked because it is sick. */
@@ -210,7 +215,7 @@ export class Engine {
 
   /** The first of its key in this process: asks the store. */
   #lead(flightId: string, arrival: Arrival, waitUntil: number): Promise<Verdict> {
-    const flight = new Flight(flightId, arrival.fingerprint);
+    const flight = new Flight(flightId, arrival.fingerprint, arrival.trace);
     this.#flights.set(flightId, flight);
     const conclude = (verdict: Verdict) =>
       verdict.kind === "inFlight" && arrival.policy.onInFlight === "wait"
@@ -238,6 +243,7 @@ export class Engine {
 
   /** A duplicate of something under way in this process: the store is not asked again. */
   async #join(flight: Flight, arrival: Arrival, waitUntil: number): Promise<Verdict> {
+    arrival.trace?.joined(flight.trace);
     const verdict = await flight.verdict();
     const same = flight.fingerprint === arrival.fingerprint;
     switch (verdict.kind) {
@@ -486,6 +492,7 @@ export class Engine {
 
   /** Tells the event and passes the verdict on. */
   #answer<V extends Verdict>(arrival: Arrival, verdict: V, from: AnsweredFrom): V {
+    arrival.trace?.answered(verdict, from.joined ? "flight" : from.cached ? "cache" : "store");
     if (this.events.areHeard) {
       const { scope, key } = arrival;
       const { joined, cached = false } = from;

@@ -17,6 +17,7 @@ import { backoffMs, settledStates } from "../core/transition.ts";
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import type { Events, LatchkeyEvent } from "./events.ts";
 import type { Flight } from "./flight.ts";
+import type { ExecutionTrace } from "./tracing.ts";
 
 /** How a handler ended. */
 export type Outcome =
@@ -104,6 +105,8 @@ export class Execution {
   flow: Flow | undefined;
   /** What duplicates in this process join while this is under way; the engine's own. */
   flight: Flight | undefined;
+  /** Set where traces are drawn. */
+  trace: ExecutionTrace | undefined;
   /** When the store last confirmed the lease, on this process's clock. */
   renewedAt: number;
   readonly #host: ExecutionHost;
@@ -213,6 +216,7 @@ export class Execution {
 
   tellPhase(phase: Pick<Extract<LatchkeyEvent, { type: "phase" }>, "kind" | "name" | "outcome">): void {
     const { scope, key } = this.lease;
+    this.trace?.phaseEnded(phase.outcome);
     this.#host.events.emit({ type: "phase", scope, key, attempt: this.attempt, ...phase });
   }
 
@@ -271,9 +275,15 @@ export class Execution {
   }
 
   #settle(settlement: Settlement, response?: StoredResponse): Promise<Settled> {
-    return this.#host.settle(this, settlement, (answer) =>
+    return this.#tell(settlement, (answer) =>
       answer === undefined ? this.#end({ kind: "storeDown" }) : this.confirm(settlement, answer, response),
     );
+  }
+
+  #tell(settlement: Settlement, meaning: (answer: SettleAnswer | undefined) => Settled): Promise<Settled> {
+    const { trace } = this;
+    if (trace === undefined) return this.#host.settle(this, settlement, meaning);
+    return trace.settle(settlement, () => this.#host.settle(this, settlement, meaning));
   }
 
   /** What the store's word on a settlement means. Also used when it comes late. */
@@ -336,7 +346,7 @@ export class Execution {
     // handler that long to notice its signal before anybody else may begin.
     if (this.#policy.onCrash === "reconcile" || this.flow?.failureMeans === "unknown") {
       const settlement = this.#suspension(reason);
-      this.#settling = this.#host.settle(this, settlement, (answer) => {
+      this.#settling = this.#tell(settlement, (answer) => {
         if (answer !== undefined) this.confirm(settlement, answer);
         return this.#end({ kind: "timedOut" });
       });
@@ -364,7 +374,14 @@ export class Execution {
     if (unvisited > 0) {
       return this.#suspension(`the handler answered without coming to ${unvisited} of its recorded phases`);
     }
-    return { kind: "complete", response: outcome.response, retentionMs: this.#retentionMs };
+    return this.completion(outcome.response);
+  }
+
+  /** The response as it is kept: with the trace that its replays point to, where there is one. */
+  completion(response: StoredResponse): Extract<Settlement, { kind: "complete" }> {
+    const trace = this.trace?.traceparent;
+    const kept = trace === undefined ? response : { ...response, trace };
+    return { kind: "complete", response: kept, retentionMs: this.#retentionMs };
   }
 
   /** Phases know what a failure means; without them it is what the route's policy says. */
@@ -384,7 +401,7 @@ export class Execution {
       case "reconcile":
         return this.#suspension(reason);
       case "store":
-        return { kind: "complete", response: outcome.response, retentionMs: this.#retentionMs };
+        return this.completion(outcome.response);
       default:
         return this.#policy.onServerError satisfies never;
     }
@@ -416,6 +433,7 @@ export class Execution {
       const { scope, key } = this.lease;
       this.#host.events.emit({ type: "lease_lost", scope, key, attempt: this.attempt, reason: lostBecause });
     }
+    this.trace?.ended(settled);
     this.#host.ended(this, settled);
     return settled;
   }

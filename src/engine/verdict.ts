@@ -5,6 +5,7 @@ import type { StoredRequest } from "../core/stored-request.ts";
 import type { ReserveOutcome } from "./events.ts";
 import type { Execution, ExecutionPolicy } from "./execution.ts";
 import type { Refusal } from "./limits/options.ts";
+import type { ArrivalTrace } from "./tracing.ts";
 
 /** A request that wants to be executed at most once. */
 export interface Arrival extends RecordId {
@@ -18,6 +19,8 @@ export interface Arrival extends RecordId {
   readonly tenant?: string | undefined;
   /** A worker asks: what was accepted is to be executed now. */
   readonly isClaim?: boolean;
+  /** Set by the engine's own tracing. */
+  readonly trace?: ArrivalTrace;
 }
 
 /** What has to happen with an arriving request: the one thing that a caller of the engine switches on. */

@@ -329,7 +329,11 @@ export class Gate<Native> {
 
   /** What a worker needs to execute the request again. */
   #kept(request: HttpRequest, body: RequestBody, tenant: string): StoredRequest | undefined {
-    const kept = storedRequest(request, body, { tenant, extraHeaders: this.policy.keepRequestHeaders });
+    const kept = storedRequest(request, body, {
+      tenant,
+      extraHeaders: this.policy.keepRequestHeaders,
+      trace: this.#latchkey.engine.tracing?.current(),
+    });
     if (kept === undefined && this.policy.onInFlight === "accept") {
       throw new ConfigError(
         "a request cannot be accepted for later whose body was parsed to something that cannot be sent again: mount " +

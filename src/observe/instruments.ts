@@ -24,7 +24,7 @@ export interface Label {
 const prefix = "api.idempotency.";
 
 /** How arriving requests were answered; each outcome is an instrument of its own. */
-const reserveHelp: Record<ReservedAs, string> = {
+const reserveHelp: Record<ReserveOutcome, string> = {
   created: "Requests with a new key: executed.",
   replay: "Duplicates of a finished request: answered with the stored answer.",
   in_progress: "Duplicates of a request that was still running: refused, or given up waiting.",
@@ -41,11 +41,9 @@ const reserveHelp: Record<ReservedAs, string> = {
   limited: "Requests that were refused because their tenant was over a limit.",
 };
 
-export type ReservedAs = ReserveOutcome | "limited";
+export const reserveOutcomes = Object.keys(reserveHelp) as readonly ReserveOutcome[];
 
-export const reservedAs = Object.keys(reserveHelp) as readonly ReservedAs[];
-
-export function reserveName(outcome: ReservedAs): `api.idempotency.reserve.${ReservedAs}.count` {
+export function reserveName(outcome: ReserveOutcome): `api.idempotency.reserve.${ReserveOutcome}.count` {
   return `${prefix}reserve.${outcome}.count`;
 }
 
@@ -169,7 +167,9 @@ export type InstrumentName = `${typeof prefix}${keyof typeof others}` | ReturnTy
 
 /** Everything that is measured, by name. */
 export const instruments: ReadonlyMap<InstrumentName, Instrument> = new Map<InstrumentName, Instrument>([
-  ...reservedAs.map((outcome) => named(reserveName(outcome), counter("{request}", reserveHelp[outcome]))),
+  ...reserveOutcomes.map((outcome) =>
+    named(reserveName(outcome), counter("{request}", reserveHelp[outcome])),
+  ),
   ...Object.entries(others).map(([name, instrument]) =>
     named(`${prefix}${name as keyof typeof others}`, instrument),
   ),

@@ -1,5 +1,5 @@
 import { tenantScopeOf } from "../core/scope.ts";
-import type { LatchkeyEvent } from "../engine/events.ts";
+import type { LatchkeyEvent, ReserveOutcome } from "../engine/events.ts";
 import type { Latchkey } from "../latchkey.ts";
 import { Histogram, type HistogramReading } from "./histogram.ts";
 import {
@@ -8,9 +8,8 @@ import {
   type InstrumentName,
   instruments,
   otherLabel,
-  type ReservedAs,
-  reservedAs,
   reserveName,
+  reserveOutcomes,
 } from "./instruments.ts";
 import { type MetricsOptions, resolveMetricsOptions } from "./options.ts";
 import { StoreGauges, type StoreReading } from "./store-gauges.ts";
@@ -43,8 +42,8 @@ const executeDuration = "api.idempotency.execute.duration";
  * an increment, and makes no garbage; what is shown is put together when somebody looks.
  */
 export class Meters {
-  readonly #reserved = Object.fromEntries(reservedAs.map((outcome) => [outcome, 0])) as Record<
-    ReservedAs,
+  readonly #reserved = Object.fromEntries(reserveOutcomes.map((outcome) => [outcome, 0])) as Record<
+    ReserveOutcome,
     number
   >;
   readonly #counters = new Map<InstrumentName, Counts>();
@@ -67,7 +66,7 @@ export class Meters {
   readonly #workerErrors = this.#counter("api.idempotency.worker.error.count");
   readonly #histograms = new Map<InstrumentName, Histogram>();
   readonly #record: RecordSeconds;
-  #breaker = breakerLevels.closed;
+  #breaker: number;
   readonly #tenants: TopTenants;
   readonly #tenantLabel: (tenant: string) => string;
   readonly #storeGauges: StoreGauges;
@@ -76,6 +75,8 @@ export class Meters {
   constructor(latchkey: Latchkey, options: MetricsOptions, record?: RecordSeconds) {
     const { tenantsMax, tenantLabel } = resolveMetricsOptions(options);
     this.#tenantLabel = tenantLabel;
+    const { breaker } = latchkey.health();
+    this.#breaker = breakerLevels[breaker === "off" ? "closed" : breaker];
     this.#tenants = new TopTenants(tenantsMax, latchkey.engine.runtime);
     this.#storeGauges = new StoreGauges(latchkey);
     this.#record = record ?? this.#ownHistograms();
@@ -153,8 +154,9 @@ export class Meters {
         add(isAnswer(event.outcome) ? this.#resolved : this.#unanswered);
         return;
       case "limited":
-        this.#reserved.limited += 1;
         add(this.#limited, event.limit);
+        // Such a request does not get as far as the engine, which counts the others.
+        if (event.limit === "lookUps") this.#reserved.limited += 1;
         return;
       case "refused":
         add(this.#refused, event.code);
@@ -250,8 +252,8 @@ export class Meters {
   }
 }
 
-const outcomeOfName = new Map<string, ReservedAs>(
-  reservedAs.map((outcome) => [reserveName(outcome), outcome]),
+const outcomeOfName = new Map<string, ReserveOutcome>(
+  reserveOutcomes.map((outcome) => [reserveName(outcome), outcome]),
 );
 
 /** `label` is always one of the values that the table knows. */

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { ConfigError } from "../core/errors.ts";
-import type { Latchkey } from "../latchkey.ts";
+import type { Health, Latchkey } from "../latchkey.ts";
 import { type PrometheusOptions, prometheusMetrics } from "./prometheus-metrics.ts";
 
 export interface MetricsServerOptions extends PrometheusOptions {
@@ -20,7 +20,7 @@ export interface MetricsServer {
 
 /**
  * A server of its own for processes that have none, such as workers: `GET /metrics` for Prometheus, `GET /healthz` for
- * whoever wants to know whether the process answers.
+ * a readiness probe, which is answered 503 while the breaker around the store is open.
  *
  * @example
  * ```ts
@@ -39,7 +39,7 @@ export async function serveMetrics<Tx>(
   const server = createServer((req, res) => {
     const path = req.url?.split("?", 1)[0];
     if (path === "/metrics") metrics.handler(req, res);
-    else if (path === "/healthz") answerHealth(req, res, latchkey.store.name);
+    else if (path === "/healthz") answerHealth(req, res, latchkey.health());
     else res.writeHead(404).end();
   });
   server.listen(port, host);
@@ -64,12 +64,14 @@ export async function serveMetrics<Tx>(
   };
 }
 
-/** Says no more than that the process answers: whoever may ask this need not be allowed to read the metrics. */
-function answerHealth(req: IncomingMessage, res: ServerResponse, store: string): void {
+/** Says no more than whether requests can be served: whoever may ask this need not be allowed to read the metrics. */
+function answerHealth(req: IncomingMessage, res: ServerResponse, { breaker, store }: Health): void {
   if (req.method !== "GET" && req.method !== "HEAD") {
     res.writeHead(405, { allow: "GET, HEAD" }).end();
     return;
   }
-  res.writeHead(200, { "content-type": "application/json", "cache-control": "no-store" });
-  res.end(req.method === "HEAD" ? undefined : JSON.stringify({ status: "ok", store }));
+  const isOpen = breaker === "open";
+  res.writeHead(isOpen ? 503 : 200, { "content-type": "application/json", "cache-control": "no-store" });
+  const body = JSON.stringify({ status: isOpen ? "unavailable" : "ok", store, breaker });
+  res.end(req.method === "HEAD" ? undefined : body);
 }

@@ -1,6 +1,7 @@
-import { type MeterProvider, metrics } from "@opentelemetry/api";
+import { type MeterProvider, metrics, type TracerProvider, trace } from "@opentelemetry/api";
 import type { Latchkey } from "../latchkey.ts";
 import { observeMetrics } from "./opentelemetry-metrics.ts";
+import { drawTraces } from "./opentelemetry-tracing.ts";
 import type { MetricsOptions } from "./options.ts";
 
 export type { MetricsOptions } from "./options.ts";
@@ -8,6 +9,8 @@ export type { MetricsOptions } from "./options.ts";
 export interface InstrumentOptions extends MetricsOptions {
   /** Where metrics go; the global one if left out, false for none. */
   readonly meterProvider?: MeterProvider | false;
+  /** Where spans go; the global one if left out, false for none. */
+  readonly tracerProvider?: TracerProvider | false;
 }
 
 /**
@@ -19,13 +22,15 @@ export interface InstrumentOptions extends MetricsOptions {
  * ```
  */
 export function instrument<Tx>(latchkey: Latchkey<Tx>, options: InstrumentOptions = {}): () => void {
-  const { meterProvider = metrics, ...metricsOptions } = options;
+  const { meterProvider = metrics, tracerProvider = trace, ...metricsOptions } = options;
   const observed = latchkey as Latchkey;
+  const stopTraces = tracerProvider && drawTraces(observed, tracerProvider.getTracer(scopeName));
   const stopMetrics =
-    meterProvider === false
-      ? undefined
-      : observeMetrics(observed, meterProvider.getMeter(scopeName), metricsOptions);
-  return () => stopMetrics?.();
+    meterProvider && observeMetrics(observed, meterProvider.getMeter(scopeName), metricsOptions);
+  return () => {
+    if (stopTraces) stopTraces();
+    if (stopMetrics) stopMetrics();
+  };
 }
 
 /** What telemetry names as its source. */

@@ -141,7 +141,13 @@ const effects: readonly (readonly [what: string, event: LatchkeyEvent, shown: Re
   [
     "limited",
     { type: "limited", tenantScope: "acme", limit: "newKeys" },
-    { "limited_total limit=newKeys": 1, reserve_limited_total: 1 },
+    { "limited_total limit=newKeys": 1 },
+  ],
+  ["a limited request", { ...reserved, outcome: "limited" }, { reserve_limited_total: 1 }],
+  [
+    "a limited look-up",
+    { type: "limited", tenantScope: "acme", limit: "lookUps" },
+    { "limited_total limit=lookUps": 1, reserve_limited_total: 1 },
   ],
   ["refused", { type: "refused", code: "key-missing" }, { "refused_total code=key-missing": 1 }],
   [

@@ -35,7 +35,23 @@ describe("the metrics server", () => {
     const head = await get("/metrics", { method: "HEAD" });
     expect([head.status, await head.text()]).toEqual([200, ""]);
     const health = await get("/healthz");
-    expect([health.status, await health.json()]).toEqual([200, { status: "ok", store: "memory" }]);
+    expect([health.status, await health.json()]).toEqual([
+      200,
+      { status: "ok", store: "memory", breaker: "closed" },
+    ]);
+  });
+
+  it("is not ready while the breaker is open, and its gauge says so even if it opened before", async () => {
+    const store = Object.assign(memoryStore(), { reserve: () => Promise.reject(new Error("down")) });
+    const latchkey = createLatchkey({ store, tenant: "single", breaker: { minCalls: 2 } });
+    const send = () => latchkey.run({ tenant: "acme", key: "a" }, () => "done");
+    while (latchkey.health().breaker !== "open") await send().catch(() => {});
+    const server = await serveMetrics(latchkey, { port: 0 });
+    closers.push(() => server.close());
+    const health = await fetch(`${server.url}/healthz`);
+    expect([health.status, await health.json()]).toMatchObject([503, { status: "unavailable" }]);
+    const page = parseExposition(await (await fetch(`${server.url}/metrics`)).text());
+    expect(page.get("api_idempotency_breaker_state")?.samples).toMatchObject([{ value: 2 }]);
   });
 
   it("with a token, tells nothing to whoever does not have it", async () => {

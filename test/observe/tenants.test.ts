@@ -40,7 +40,7 @@ describe("duplicates by tenant", () => {
     const next = random(7);
     const heavy = Array.from({ length: 10 }, (_, index) => `heavy-${index}`);
     const truth = new Map(heavy.map((tenant) => [tenant, 0]));
-    for (let index = 0; index < 300_000; index += 1) {
+    for (let index = 0; index < 150_000; index += 1) {
       if (next() < 0.3) {
         const tenant = heavy[Math.floor(next() * heavy.length)] as string;
         truth.set(tenant, (truth.get(tenant) ?? 0) + 1);

@@ -89,6 +89,27 @@ describe("migrate", () => {
     }
   });
 
+  it("keeps the messages that were enqueued before they named their scope", async () => {
+    const pool = await emptyPool();
+    for (const statement of statementsOf(scripts[0] ?? "")) await pool.query(statement);
+    await pool.query(`
+      CREATE TABLE latchkey_migrations (
+        id INT NOT NULL PRIMARY KEY, name VARBINARY(1024) NOT NULL,
+        applied_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP) ENGINE = InnoDB`);
+    await pool.query("INSERT INTO latchkey_migrations (id, name) VALUES (1, '0001_records')");
+    await pool.query(`
+      INSERT INTO latchkey_outbox (
+             lane, waiting_lane, topic, message_key, correlation_id, due_at, created_at, died_at, error, payload)
+      VALUES (0, 0, 'rides', 'waits', 'request', 1, 1, NULL, NULL, '{}'),
+             (0, NULL, 'rides', 'dead', 'request', 1, 1, 2, 'refused', '{}')`);
+    expect((await migrate(pool)).applied).toEqual(["0002_notes_and_tenants"]);
+    const { outbox } = mysqlStore(pool);
+    const old = { topic: "rides", scope: "", traceparent: null };
+    const claimed = await outbox?.claim({ owner: "relay", limit: 10, leaseMs: 60_000 });
+    expect(claimed).toMatchObject([{ ...old, key: "waits" }]);
+    expect(await outbox?.deadLetters({ limit: 10 })).toMatchObject([{ ...old, key: "dead" }]);
+  });
+
   it("works whatever the session is set to, and leaves it so", async () => {
     const pool = files.pool({ uri: await files.emptyDatabase(), connectionLimit: 1, rowsAsArray: true });
     const modes = "ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES";

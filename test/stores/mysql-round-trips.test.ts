@@ -65,6 +65,9 @@ it("neither depends on how many records there are", async () => {
     SELECT UNHEX(SHA2(CONCAT(a.lane, ' ', b.lane), 256)), 'many', CONCAT(a.lane, ' ', b.lane), 'completed', 'f', 1, 'retry',
            1, 8640000000000000, 'o', 1, 1, 200, '{}', 'settled', 8640000000000000
       FROM latchkey_lanes AS a CROSS JOIN latchkey_lanes AS b`);
+  await files.query(`
+    INSERT INTO latchkey_notes (name, version, value)
+    SELECT CONCAT(a.lane, ' ', b.lane), '', '' FROM latchkey_lanes AS a CROSS JOIN latchkey_lanes AS b`);
   const wanted = request();
   const lease = await leaseOf(store, wanted);
   const calls: Readonly<Record<string, () => Promise<unknown>>> = {
@@ -85,6 +88,11 @@ it("neither depends on how many records there are", async () => {
     "the reconciler": () => store.claimUnknown({ limit: 10, backoff: { baseMs: 1, capMs: 1 } }),
     "the completer": () =>
       store.claimResumable({ limit: 10, attemptsMax: 3, backoff: { baseMs: 1, capMs: 1 } }),
+    "forgetting a tenant": () => store.forgetTenant({ tenantScope: "man", limit: 10 }),
+    "counting unknown outcomes": () => store.unknownCounts(),
+    "a look at a note": () => store.notes.read(["a", "b", "c"]),
+    "a note": () =>
+      store.notes.write([{ name: "a", expected: undefined, note: { value: "", version: "1" } }]),
   };
   for (const [name, call] of Object.entries(calls)) {
     const before = await rowsRead();
