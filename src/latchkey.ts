@@ -5,8 +5,10 @@ import { type Policy, type PolicyInput, resolvePolicy } from "./core/policy.ts";
 import { defaultProblemTypeBase, problem } from "./core/problem.ts";
 import type { StoredResponse } from "./core/response.ts";
 import type { Expiry, ReapCounts, ResolveAnswer, Store, SweepCounts } from "./core/store.ts";
+import type { BreakerOptions } from "./engine/breaker.ts";
 import { Engine } from "./engine/engine.ts";
-import type { EventListener } from "./engine/events.ts";
+import type { BreakerState, EventListener } from "./engine/events.ts";
+import type { LimitsOptions } from "./engine/limits/options.ts";
 import type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 import { type Runtime, systemRuntime } from "./engine/runtime.ts";
 import { type Busted, type BustRequest, bust } from "./operation/busting.ts";
@@ -42,6 +44,10 @@ export interface LatchkeyOptions<Tx = unknown> extends PolicyInput {
    * tells every process at once when a key is busted; off unless it is given, `{}` for the default limits.
    */
   readonly cache?: ReplayCacheOptions;
+  /** What each tenant may do, in all processes together; left out, everything. */
+  readonly limits?: LimitsOptions;
+  /** When a store that is sick is left alone for a while; `false` for never. */
+  readonly breaker?: BreakerOptions | false;
   /** Whether expired records are deleted, or kept without their response for audit. */
   readonly expiry?: Expiry;
   /** Where the status resource is mounted; needed for `onInFlight: "accept"`. */
@@ -72,6 +78,15 @@ export interface ResolveRequest {
   readonly verify?: () => boolean | Promise<boolean>;
 }
 
+export interface Health {
+  /** The name of the store. */
+  readonly store: string;
+  /** While it is not `closed`, requests that need the store are answered 503, but for a few. */
+  readonly breaker: BreakerState | "off";
+  /** Since when, on this process's clock. */
+  readonly since: number | undefined;
+}
+
 /** The idempotency layer of one process. Made once, mounted on any number of routes. */
 export class Latchkey<Tx = unknown> {
   readonly store: Store<Tx>;
@@ -96,6 +111,8 @@ export class Latchkey<Tx = unknown> {
       leaseMs,
       storeTimeoutMs,
       cache,
+      limits,
+      breaker,
       expiry,
       statusPath,
       problemTypeBase,
@@ -145,6 +162,8 @@ export class Latchkey<Tx = unknown> {
       leaseMs: lease,
       storeTimeoutMs: storeTimeout,
       cache,
+      limits,
+      breaker,
     });
     if (onEvent !== undefined) this.subscribe(onEvent);
     this.#runPolicy = runPolicyOf(this.policy());
@@ -160,6 +179,12 @@ export class Latchkey<Tx = unknown> {
       );
     }
     return policy;
+  }
+
+  /** Whether requests can be served, for a readiness probe. Asks nobody. */
+  health(): Health {
+    const { breaker } = this.engine;
+    return { store: this.store.name, breaker: breaker?.state ?? "off", since: breaker?.since };
   }
 
   /** Calls `listener` with everything that happens from now on; returns how to stop it. */

@@ -29,6 +29,9 @@ export class StoreBusyError extends StoreError {
   }
 }
 
+/** The store is well, and this one call is what it cannot serve, as it is: another one may succeed. */
+export class StoreRefusedError extends StoreError {}
+
 /** Another owner has the key by now, or this one cannot prove that it still has it. */
 export class LeaseLostError extends LatchkeyError {
   constructor(message: string) {
@@ -68,7 +71,15 @@ export class EffectFailedError extends LatchkeyError {
 }
 
 /** Why `latchkey.run` neither executed nor had a result to give back. */
-export type RefusalCode = "in-flight" | "key-reused" | "outcome-unknown" | "lease-lost" | "execution-timeout";
+export type RefusalCode =
+  | "in-flight"
+  | "key-reused"
+  | "outcome-unknown"
+  | "lease-lost"
+  | "execution-timeout"
+  | "rate-limited"
+  | "late-arrival"
+  | "request-time-invalid";
 
 /** An operation was not executed, or its result is not known; `code` says which, and whether to try again. */
 export class OperationRefusedError extends LatchkeyError {

@@ -15,13 +15,18 @@ import type {
   SweepCounts,
   TransactAnswer,
 } from "../core/store.ts";
+import { Breaker, type BreakerOptions, type BreakerReading } from "./breaker.ts";
 import { Deadlines, DeadlinesByLimit } from "./deadlines.ts";
 import { Events, type StoreVerb } from "./events.ts";
 import { Execution, type ExecutionHost, type Settled } from "./execution.ts";
 import { Flight } from "./flight.ts";
 import { Leases } from "./leases.ts";
+import { leadWithinLimits } from "./limits/leading.ts";
+import { Limits } from "./limits/limits.ts";
+import type { LimitsOptions } from "./limits/options.ts";
 import { type CacheTicket, ReplayCache, type ReplayCacheOptions } from "./replay-cache.ts";
 import { type Runtime, randomName } from "./runtime.ts";
+import type { Tracing } from "./tracing.ts";
 import { Unheard } from "./unheard.ts";
 import {
   type Arrival,
@@ -41,11 +46,17 @@ export interface EngineOptions {
   readonly storeTimeoutMs: number;
   /** Keeps completed answers in this process; left out, the store is asked for each. */
   readonly cache?: ReplayCacheOptions | undefined;
+  /** What each tenant may do; left out, everything. */
+  readonly limits?: LimitsOptions | undefined;
+  /** When a store that is sick is not asked any more; `false` for never. */
+  readonly breaker?: BreakerOptions | false | undefined;
 }
 
 /** Reserve, execute, settle: lets exactly one execution of each request through, and tells everybody else why not. */
 export class Engine {
   readonly events = new Events();
+  /** Draws traces of what happens; nothing is paid for it as long as there is none. */
+  tracing: Tracing | undefined;
   readonly runtime: Runtime;
   readonly #options: EngineOptions;
   readonly #store: Store;
@@ -53,6 +64,8 @@ export class Engine {
   readonly #flights = new BriefMap<Flight>();
   readonly #unheard: Unheard;
   readonly #cache: ReplayCache | undefined;
+  readonly limits: Limits | undefined;
+  readonly #breaker: Breaker | undefined;
   #isClosed = false;
   readonly #host: ExecutionHost;
   readonly #processName: string;
@@ -65,6 +78,11 @@ export class Engine {
     this.#store = options.store;
     this.runtime = options.runtime;
     this.#cache = options.cache && new ReplayCache(options.cache, options);
+    const host = { ...options, events: this.events };
+    this.#breaker = options.breaker === false ? undefined : new Breaker(options.breaker ?? {}, host);
+    const mayAsk = () => this.#breaker?.isClosed !== false;
+    this.limits =
+      options.limits && new Limits(options.limits, { ...host, notes: options.store.notes, mayAsk });
     this.#processName = randomName(options.runtime);
     this.#storeDeadlines = new Deadlines(options.runtime, options.storeTimeoutMs);
     this.#executionDeadlines = new DeadlinesByLimit(options.runtime);
@@ -93,6 +111,7 @@ export class Engine {
         this.ask("advance", () => this.#store.advance(execution.lease, advance)),
       transact: (execution, work, commit) => this.#transact(execution, work, commit),
       random: () => options.runtime.random(),
+      now: () => options.runtime.now(),
       isLapsed: (execution) => options.runtime.now() - execution.renewedAt >= options.leaseMs,
     };
     this.#store.onOwnershipLost?.(() =>
@@ -103,11 +122,34 @@ export class Engine {
   /** Answers an arriving request. Never throws: a store that fails is a verdict too. */
   arrive(arrival: Arrival): Promise<Verdict> {
     const waitUntil = this.runtime.now() + arrival.policy.waitMs;
-    return this.#arrive(arrival, waitUntil);
+    const { tracing } = this;
+    if (tracing === undefined) return this.#arrive(arrival, waitUntil);
+    return tracing.arrive(arrival, (traced) => this.#arrive(traced, waitUntil));
   }
 
-  read(id: RecordId): Promise<Reading | undefined> {
-    return this.#orUndefined("read", () => this.#store.read(id));
+  /** Undefined if the store did not answer, or was not asked because it is sick. */
+  async read(id: RecordId): Promise<Reading | undefined> {
+    const entered = this.#breaker?.enter();
+    if (entered === 0) return undefined;
+    const askedAt = this.runtime.now();
+    try {
+      const reading = await this.ask("read", () => this.#store.read(id));
+      this.#breaker?.succeeded(entered ?? 0, this.runtime.now() - askedAt);
+      return reading;
+    } catch (error) {
+      this.#breaker?.failed(entered ?? 0, this.runtime.now() - askedAt, error);
+      return undefined;
+    }
+  }
+
+  /** When those who were not answered should come again; undefined unless it is known. */
+  get storeRetryAfterMs(): number | undefined {
+    return this.#breaker?.isClosed === false ? this.#breaker.retryAfterMs() : undefined;
+  }
+
+  /** What the breaker stands at; undefined if there is none. */
+  get breaker(): BreakerReading | undefined {
+    return this.#breaker?.reading;
   }
 
   /** Takes an answer away, from the store and from this process; others learn it from the store. */
@@ -143,6 +185,7 @@ export class Engine {
   /** Waits until every execution has ended and every outcome is stored, or until the time is up. */
   async drain(limitMs: number): Promise<void> {
     const until = this.runtime.now() + limitMs;
+    await this.limits?.flush();
     while (!this.#isClosed && this.runtime.now() < until) {
       if (this.#unheard.hasOutcomes) await this.#unheard.tell();
       if (this.#leases.isEmpty && !this.#unheard.hasOutcomes) return;
@@ -153,6 +196,7 @@ export class Engine {
   close(): void {
     this.#isClosed = true;
     this.#cache?.interrupted();
+    this.limits?.close();
     this.#leases.close();
     this.#storeDeadlines.close();
     this.#executionDeadlines.close();
@@ -171,13 +215,22 @@ export class Engine {
 
   /** The first of its key in this process: asks the store. */
   #lead(flightId: string, arrival: Arrival, waitUntil: number): Promise<Verdict> {
-    const flight = new Flight(flightId, arrival.fingerprint);
+    const flight = new Flight(flightId, arrival.fingerprint, arrival.trace);
     this.#flights.set(flightId, flight);
-    return this.#reserve(arrival, (verdict) =>
+    const conclude = (verdict: Verdict) =>
       verdict.kind === "inFlight" && arrival.policy.onInFlight === "wait"
         ? this.#wait(arrival, waitUntil, verdict).then((last) => this.#decide(flight, arrival, last))
-        : this.#decide(flight, arrival, verdict),
-    );
+        : this.#decide(flight, arrival, verdict);
+    if (this.limits === undefined || arrival.isClaim) return this.#reserve(arrival, conclude);
+    return leadWithinLimits(this.limits, arrival, {
+      conclude,
+      read: () => this.read(arrival),
+      reserve: (heard) =>
+        this.#reserve(arrival, (verdict) => {
+          heard(verdict);
+          return conclude(verdict);
+        }),
+    });
   }
 
   #decide(flight: Flight, arrival: Arrival, verdict: Verdict): Verdict {
@@ -190,6 +243,7 @@ export class Engine {
 
   /** A duplicate of something under way in this process: the store is not asked again. */
   async #join(flight: Flight, arrival: Arrival, waitUntil: number): Promise<Verdict> {
+    arrival.trace?.joined(flight.trace);
     const verdict = await flight.verdict();
     const same = flight.fingerprint === arrival.fingerprint;
     switch (verdict.kind) {
@@ -214,9 +268,11 @@ export class Engine {
           : this.#arrive(arrival, waitUntil);
       case "mismatch":
         return same ? this.#answer(arrival, verdict, { joined: true }) : this.#arrive(arrival, waitUntil);
+      case "limited":
+        return this.#answer(arrival, verdict, { joined: true });
       case "storeDown":
       case "unprotected":
-        return this.#answer(arrival, storeDownVerdict(arrival), { joined: true });
+        return this.#answer(arrival, storeDownVerdict(arrival, this.storeRetryAfterMs), { joined: true });
       default:
         return verdict satisfies never;
     }
@@ -267,6 +323,8 @@ export class Engine {
 
   /** One question to the store, and what `next` makes of its answer: a promise in between would cost every request. */
   #reserve(arrival: Arrival, next: (verdict: Verdict) => Verdict | Promise<Verdict>): Promise<Verdict> {
+    const entered = this.#breaker?.enter() ?? -1;
+    if (entered === 0) return Promise.resolve(next(storeDownVerdict(arrival, this.storeRetryAfterMs)));
     const ticket = this.#cache?.ticket();
     const reservedAt = this.runtime.now();
     const owner = `${this.#processName}-${++this.#reservations}`;
@@ -274,6 +332,7 @@ export class Engine {
     const { leaseMs, storeTimeoutMs } = this.#options;
     let asked: Promise<Reservation> | undefined;
     const unanswered = (error: unknown): Verdict | Promise<Verdict> => {
+      this.#breaker?.failed(entered, this.runtime.now() - reservedAt, error);
       // What was never sent cannot have been granted.
       if (!(error instanceof StoreBusyError)) {
         this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, asked);
@@ -304,9 +363,11 @@ export class Engine {
           new StoreError(`the store did not answer a reservation within ${storeTimeoutMs} ms`),
         );
       }
-      if (reservation.kind === "execute" && this.runtime.now() - reservedAt >= leaseMs) {
+      const tookMs = this.runtime.now() - reservedAt;
+      if (reservation.kind === "execute" && tookMs >= leaseMs) {
         return unanswered(new StoreError("the store's answer took as long as the lease that it granted"));
       }
+      this.#breaker?.succeeded(entered, tookMs);
       if (reservation.kind === "replay") this.#cache?.keep(ticket, arrival, reservation);
       return next(this.#verdictOf(reservation, policy, reservedAt));
     };
@@ -402,6 +463,9 @@ export class Engine {
   }
 
   #ended(execution: Execution, settled: Settled): void {
+    if (settled.kind === "stored") {
+      this.limits?.chargeResponse(execution.lease.scope, settled.response, execution.retentionMs);
+    }
     // An outcome that the store has not confirmed is still this process's to tell: the lease is kept alive, and
     // duplicates here go on joining it instead of finding a lease that ran out.
     if (settled.kind !== "storeDown") this.#release(execution, settled);
@@ -428,10 +492,14 @@ export class Engine {
 
   /** Tells the event and passes the verdict on. */
   #answer<V extends Verdict>(arrival: Arrival, verdict: V, from: AnsweredFrom): V {
+    arrival.trace?.answered(verdict, from.joined ? "flight" : from.cached ? "cache" : "store");
     if (this.events.areHeard) {
       const { scope, key } = arrival;
       const { joined, cached = false } = from;
-      this.events.emit({ type: "reserved", scope, key, outcome: outcomeOf(verdict), joined, cached });
+      const outcome = outcomeOf(verdict);
+      // Whoever joins the one that discovered it has not discovered it again.
+      const discovered = verdict.kind === "unknown" && verdict.discovered === true && !joined;
+      this.events.emit({ type: "reserved", scope, key, outcome, joined, cached, discovered });
     }
     return verdict;
   }

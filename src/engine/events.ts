@@ -15,7 +15,8 @@ export type ReserveOutcome =
   | "expired_retry"
   | "unknown"
   | "store_down"
-  | "unprotected";
+  | "unprotected"
+  | "limited";
 
 /** Everything that the engine does, for metrics and logs. Happy requests are `reserved` and `settled`. */
 export type LatchkeyEvent =
@@ -26,11 +27,15 @@ export type LatchkeyEvent =
       readonly joined: boolean;
       /** Answered from this process's own memory: an answer that the store gave it before. */
       readonly cached: boolean;
+      /** This request found the owner of an earlier one dead, and the outcome has been unknown since. */
+      readonly discovered: boolean;
     })
   | (RecordId & {
       readonly type: "settled";
       readonly as: "completed" | "failed_retryable" | "unknown";
       readonly attempt: number;
+      /** From asking for the key until the handler's outcome was known. */
+      readonly ms: number;
       readonly reason?: string;
     })
   /** This process executed, and its outcome was refused: another owner has the key. */
@@ -121,7 +126,8 @@ export type StoreVerb =
   | "audit"
   | "outbox"
   | "notes"
-  | "forget";
+  | "forget"
+  | "counts";
 
 export type EventListener = (event: LatchkeyEvent) => void;
 

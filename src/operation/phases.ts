@@ -164,7 +164,7 @@ export class Phases implements Flow {
       key,
       correlationId: correlationId ?? lease.key,
       scope: lease.scope,
-      traceparent: null,
+      traceparent: this.#execution.trace?.current() ?? null,
       delayMs,
     });
     return key;
@@ -173,15 +173,15 @@ export class Phases implements Flow {
   async respond(tx: unknown, response: OwnResponse): Promise<void> {
     const active = this.#inTransaction(tx, "op.respond");
     if (active.response !== undefined) throw new PhaseError("op.respond was called twice");
-    const { policy, retentionMs } = this.#execution;
-    active.response = { kind: "complete", response: storedResponseOf(response, policy), retentionMs };
+    active.response = this.#execution.completion(storedResponseOf(response, this.#execution.policy));
   }
 
   /** Runs one phase; one at a time, each name once. */
   async #phase<R>(kind: Phase["kind"], name: string, run: (active: Active) => Promise<R>): Promise<R> {
     const active = this.#begin(name);
     try {
-      const result = await run(active);
+      const { trace } = this.#execution;
+      const result = await (trace === undefined ? run(active) : trace.phase(kind, name, () => run(active)));
       this.#names.add(name);
       return result;
     } catch (error) {

@@ -22,12 +22,19 @@ const forbidden = [
   ["workers", "../adapters/express.ts"],
   ["http", "../workers/workers.ts"],
   ["engine", "../operation/operation.ts"],
+  ["engine", "../observe/prometheus.ts"],
+  ["http", "../observe/prometheus.ts"],
+  ["workers", "../observe/prometheus.ts"],
+  ["observe", "../workers/workers.ts"],
+  ["observe", "../stores/memory/store.ts"],
 ] as const;
 const allowed = [
   ["adapters", "../http/gate.ts"],
   ["http", "../engine/engine.ts"],
   ["workers", "../http/stored-request.ts"],
   ["stores/memory", "../../core/store.ts"],
+  ["observe", "../engine/engine.ts"],
+  ["observe", "../http/token.ts"],
 ] as const;
 
 /** The linter with our configuration, on a tree in which each file breaks, or keeps, one rule. */
