@@ -95,7 +95,7 @@ describe("forgetting a tenant", () => {
     expect(await store.reserve(request())).toMatchObject({ lease: { fence: 1 } });
     for (const key of await bench.client.keys(`${bench.tag}f*`)) {
       expect(await bench.client.pttl(key)).toBeGreaterThan(29 * 24 * hourMs);
-      expect(await bench.client.pttl(`${bench.tag}@forgotten`)).toBeGreaterThanOrEqual(
+      expect(await bench.client.pttl(`{${bench.prefix}@forgotten`)).toBeGreaterThanOrEqual(
         await bench.client.pttl(key),
       );
     }
