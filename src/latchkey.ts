@@ -9,6 +9,7 @@ import type { BreakerOptions } from "./engine/breaker.ts";
 import { Engine } from "./engine/engine.ts";
 import type { BreakerState, EventListener } from "./engine/events.ts";
 import type { LimitsOptions } from "./engine/limits/options.ts";
+import { eventLog, type Logger, type LogKeys } from "./engine/logging.ts";
 import type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 import { type Runtime, systemRuntime } from "./engine/runtime.ts";
 import { type Busted, type BustRequest, bust } from "./operation/busting.ts";
@@ -76,6 +77,10 @@ export interface LatchkeyOptions<Tx = unknown> extends PolicyInput {
   readonly hashKeys?: Uint8Array | string;
   /** Called with everything that happens. */
   readonly onEvent?: EventListener;
+  /** Where everything that is out of the ordinary is logged, one line each; of pino's shape. */
+  readonly logger?: Logger;
+  /** Whether keys and scopes are logged as they are; `"plain"` if left out. */
+  readonly logKeys?: LogKeys;
   /** Clock, timers and randomness; for tests. */
   readonly runtime?: Runtime;
 }
@@ -140,6 +145,8 @@ export class Latchkey<Tx = unknown> {
       encryption,
       hashKeys,
       onEvent,
+      logger,
+      logKeys,
       runtime,
       ...policy
     } = options;
@@ -196,6 +203,7 @@ export class Latchkey<Tx = unknown> {
       nameOf: this.#hashedKeys?.nameOf,
     });
     if (onEvent !== undefined) this.subscribe(onEvent);
+    if (logger !== undefined) this.subscribe(eventLog({ logger, logKeys }, this.engine.runtime));
     this.#runPolicy = runPolicyOf(this.policy());
   }
 
