@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { idempotent, statusResource } from "../../src/adapters/fetch.ts";
+import { sameToken } from "../../src/http/token.ts";
 import { createLatchkey, type Store } from "../../src/index.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { sqliteStore } from "../../src/stores/sqlite/store.ts";
@@ -11,15 +12,16 @@ import { separation, separationOf, spin, type Timed } from "./timing.ts";
 /*
  * Whether an attacker can tell by the time that an answer takes that another tenant, or another session, has used a
  * key. Both kinds of questions are asked in one random order. Without a difference the separation of this many answers
- * is within 0.08 of zero in 99 of 100 rounds; a leak is there in each of three rounds, and noise is not.
+ * is within 0.12 of zero in 999 of 1,000 rounds; a leak is there in each of three rounds, and noise is not. Paying is
+ * measured in memory only: elsewhere the disk takes its time, whatever the key.
  */
-const keys = 1_600;
+const keys = 1_000;
 const rounds = 3;
-const unnoticed = 0.08;
+const unnoticed = 0.12;
 
-const stores: Readonly<Record<string, (folder: string) => Store>> = {
+const stores = {
   memory: () => memoryStore(),
-  SQLite: (folder) => sqliteStore(join(folder, "latchkey.db"), { synchronous: "normal" }) as Store,
+  SQLite: (folder: string) => sqliteStore(join(folder, "latchkey.db"), { synchronous: "normal" }) as Store,
 };
 
 const keyOf = (round: number, nth: number) =>
@@ -89,10 +91,14 @@ type Attack = (service: Prepared, key: string) => Promise<unknown>;
 
 const attacker = { tenant: "attacker", session: "s1" };
 
-const attacks: Readonly<Record<string, Attack>> = {
-  "asking the status resource for a key": (service, key) => service.ask(attacker, key),
-  "paying under a key": (service, key) => service.pay(attacker, key),
-};
+const ask: Attack = (service, key) => service.ask(attacker, key);
+const pay: Attack = (service, key) => service.pay(attacker, key);
+
+const attacks: readonly [what: string, open: (folder: string) => Store, attack: Attack][] = [
+  ["in memory, asking for the status of a key", stores.memory, ask],
+  ["on SQLite, asking for the status of a key", stores.SQLite, ask],
+  ["in memory, paying under a key", stores.memory, pay],
+];
 
 /** Asks for all keys once. */
 async function measure(service: Prepared, attack: Attack, round = 0): Promise<number> {
@@ -103,23 +109,25 @@ async function measure(service: Prepared, attack: Attack, round = 0): Promise<nu
   return Math.abs(await separationOf(questions));
 }
 
-async function smallest(service: Prepared, attack: Attack): Promise<number> {
-  let least = 1;
-  for (let round = 0; round < rounds && least > unnoticed; round += 1) {
-    least = Math.min(least, await measure(service, attack, round));
+/** The measurements of some rounds, until one is enough. */
+async function measured(service: Prepared, attack: Attack, isEnough: (value: number) => boolean) {
+  // What runs for the first time is slow, and would be slow for one kind only.
+  for (let nth = 0; nth < 200; nth += 1) await attack(service, keyOf(9999, nth));
+  const values: number[] = [];
+  for (let round = 0; round < rounds && !values.some(isEnough); round += 1) {
+    values.push(await measure(service, attack, round));
   }
-  return least;
+  return values;
 }
 
-describe.each(Object.entries(stores))("by the time of an answer, on %s", (_name, open) => {
-  it.each(Object.entries(attacks))(
+describe("by the time of an answer", () => {
+  it.each(attacks)(
     "%s that another tenant has used is like one that nobody has",
-    async (_what, attack) => {
+    async (_what, open, attack) => {
       const service = await prepare(open);
       try {
-        // What runs for the first time is slow, and would be slow for one kind only.
-        for (let nth = 0; nth < 200; nth += 1) await attack(service, keyOf(9999, nth));
-        expect(await smallest(service, attack)).toBeLessThan(unnoticed);
+        const values = await measured(service, attack, (value) => value < unnoticed);
+        expect(Math.min(...values)).toBeLessThan(unnoticed);
       } finally {
         await service.close();
       }
@@ -127,12 +135,13 @@ describe.each(Object.entries(stores))("by the time of an answer, on %s", (_name,
     60_000,
   );
 
-  it.each(Object.entries(attacks))(
+  it.each(attacks)(
     "%s: a difference of a fifth of a millisecond would be noticed",
-    async (_what, attack) => {
+    async (_what, open, attack) => {
       const service = await prepare(open, { leakUs: 200 });
       try {
-        expect(await measure(service, attack)).toBeGreaterThan(4 * unnoticed);
+        const values = await measured(service, attack, (value) => value > 3 * unnoticed);
+        expect(Math.max(...values)).toBeGreaterThan(3 * unnoticed);
       } finally {
         await service.close();
       }
@@ -146,12 +155,40 @@ describe("by the time of an answer, within a tenant", () => {
     const service = await prepare(() => memoryStore());
     try {
       const thief: Attack = (asked, key) => asked.ask({ tenant: "victim", session: "s2" }, key);
-      for (let nth = 0; nth < 200; nth += 1) await thief(service, keyOf(9999, nth));
-      expect(await smallest(service, thief)).toBeLessThan(unnoticed);
+      const values = await measured(service, thief, (value) => value < unnoticed);
+      expect(Math.min(...values)).toBeLessThan(unnoticed);
     } finally {
       await service.close();
     }
   }, 60_000);
+});
+
+describe("a token that is guessed", () => {
+  it("is refused in the same time however much of it is right, and whatever its length", async () => {
+    const token = "0123456789abcdef".repeat(4);
+    const near = `${token.slice(0, -1)}x`;
+    const values: number[] = [];
+    for (let round = 0; round < rounds && !values.some((value) => value < unnoticed); round += 1) {
+      const questions = Array.from({ length: keys }, (_, nth): Timed => {
+        const guess = isPresent(nth) ? near : `x${token.slice(1)}`;
+        return {
+          isPresent: isPresent(nth),
+          run: async () => {
+            for (let times = 0; times < 20; times += 1) sameToken(token, guess);
+          },
+        };
+      });
+      values.push(Math.abs(await separationOf(questions)));
+    }
+    expect(Math.min(...values)).toBeLessThan(unnoticed);
+    expect([token, near, token.slice(1), `${token}0`, ""].map((guess) => sameToken(token, guess))).toEqual([
+      true,
+      false,
+      false,
+      false,
+      false,
+    ]);
+  });
 });
 
 describe("the measure itself", () => {
