@@ -29,6 +29,8 @@ export type { Phase, Progress } from "./core/phase.ts";
 export type { Policy, PolicyInput, Profile } from "./core/policy.ts";
 export type { Problem, ProblemCode, RetryAdvice } from "./core/problem.ts";
 export type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "./core/record.ts";
+export type { RequestTime, RequestTimeHeader, SecretsOfTenant } from "./core/request-time.ts";
+export { type Secret, signRequestTime } from "./core/request-time-signature.ts";
 export type { StoredResponse } from "./core/response.ts";
 export type { ScopePolicy } from "./core/scope.ts";
 export type {
@@ -69,8 +71,10 @@ export type { EventListener, LatchkeyEvent } from "./engine/events.ts";
 export type { LimitsOptions, Rate, TenantLimits } from "./engine/limits/options.ts";
 export type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 export type { Runtime } from "./engine/runtime.ts";
+export { asRecorded, type Binding, type BindingOf } from "./http/binding.ts";
 export type { RoutePolicy } from "./http/gate.ts";
 export type { FingerprintRequest } from "./http/request.ts";
+export type { StatusOptions } from "./http/status.ts";
 export {
   createLatchkey,
   type Health,

@@ -77,7 +77,9 @@ export type RefusalCode =
   | "outcome-unknown"
   | "lease-lost"
   | "execution-timeout"
-  | "rate-limited";
+  | "rate-limited"
+  | "late-arrival"
+  | "request-time-invalid";
 
 /** An operation was not executed, or its result is not known; `code` says which, and whether to try again. */
 export class OperationRefusedError extends LatchkeyError {

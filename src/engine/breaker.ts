@@ -61,9 +61,9 @@ export class Breaker {
     return { state: this.#state, since: this.#since };
   }
 
-  /** Whether the store may be asked besides, by those who would not be missed. */
-  get isOpen(): boolean {
-    return this.#state !== "closed";
+  /** Whether everything is let through: whoever is not missed should not take a probe's place. */
+  get isClosed(): boolean {
+    return this.#state === "closed";
   }
 
   /** 0 if the store is not to be asked; otherwise what has to be said with the outcome. */

@@ -80,7 +80,7 @@ export class Engine {
     this.#cache = options.cache && new ReplayCache(options.cache, options);
     const host = { ...options, events: this.events };
     this.#breaker = options.breaker === false ? undefined : new Breaker(options.breaker ?? {}, host);
-    const mayAsk = () => this.#breaker?.isOpen !== true;
+    const mayAsk = () => this.#breaker?.isClosed !== false;
     this.limits =
       options.limits && new Limits(options.limits, { ...host, notes: options.store.notes, mayAsk });
     this.#processName = randomName(options.runtime);
@@ -144,7 +144,7 @@ export class Engine {
 
   /** When those who were not answered should come again; undefined unless it is known. */
   get storeRetryAfterMs(): number | undefined {
-    return this.#breaker?.isOpen ? this.#breaker.retryAfterMs() : undefined;
+    return this.#breaker?.isClosed === false ? this.#breaker.retryAfterMs() : undefined;
   }
 
   /** What the breaker stands at; undefined if there is none. */

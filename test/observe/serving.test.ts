@@ -112,8 +112,9 @@ describe("metrics in an application", () => {
       .padStart(12, "0")
       .replace(/^(.{8})/, "$1-")}-7000-8000-000000000001`;
     await send({});
-    await send({ "idempotency-key": "not-a-uuid" });
-    await send({ "idempotency-key": old });
+    await send({ "idempotency-key": "an odd key" });
+    await send({ "idempotency-key": "not-a-uuid", "x-tenant": "acme" });
+    await send({ "idempotency-key": old, "x-tenant": "acme" });
     await send({ "idempotency-key": now });
     await send({ "idempotency-key": now, "x-tenant": "acme" }, `{"a":"${"x".repeat(30)}"}`);
     await send({ "idempotency-key": now, "x-tenant": "acme", ...json }, `{"a":1,"a":2}`);
@@ -126,7 +127,7 @@ describe("metrics in an application", () => {
     const counts = refused.filter(({ value }) => value > 0).map(({ labels, value }) => [labels.code, value]);
     expect(Object.fromEntries(counts)).toEqual({
       "key-missing": 1,
-      "key-invalid": 1,
+      "key-invalid": 2,
       "late-arrival": 1,
       "tenant-missing": 1,
       "body-too-large": 1,

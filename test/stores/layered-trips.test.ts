@@ -137,6 +137,34 @@ it("a bust in one process empties the front for all, and the next answer is kept
   await eventually(async () => (await asked(other, () => other.store.reserve(again(bystander)))) === 0);
 });
 
+it.each<[string, (one: Layered) => Store]>([
+  ["a process with a front of its own", ({ store }) => store as Store],
+  ["one that knows only the truth", () => postgresStore(database.pool())],
+])("what %s forgets of a tenant is not replayed by the front, in any process", async (_, forgetterOf) => {
+  const [one, other] = [await started(), await started()];
+  const forgotten = fresh({ scope: "forgotten POST /rides" });
+  await one.store.settle(await leaseOf(one.store, forgotten), complete);
+  for (const each of [one, other]) {
+    expect(await asked(each, () => each.store.reserve(again(forgotten)))).toBe(0);
+  }
+  expect(await forgetterOf(one).forgetTenant({ tenantScope: "forgotten", limit: 10 })).toMatchObject({
+    removed: 1,
+  });
+  for (const each of [one, other]) {
+    await eventually(async () => (await each.store.reserve(again(forgotten))).kind !== "replay");
+    await inUse(each);
+    expect(await each.store.reserve(again(forgotten))).toMatchObject({ kind: "inFlight" });
+  }
+});
+
+it("whoever forgets a tenant does not replay it a moment later", async () => {
+  const one = await started();
+  const forgotten = fresh({ scope: "at-once" });
+  await one.store.settle(await leaseOf(one.store, forgotten), complete);
+  await one.store.forgetTenant({ tenantScope: "at-once", limit: 10 });
+  expect(await one.store.reserve(again(forgotten))).toMatchObject({ kind: "execute", after: "absent" });
+});
+
 it("an answer that is larger than entryBytesMax is left to the truth", async () => {
   const one = await started({ entryBytesMax: 100 });
   for (const [bytes, truth] of [

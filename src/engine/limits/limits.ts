@@ -6,7 +6,13 @@ import { Recency } from "../recency.ts";
 import type { Runtime } from "../runtime.ts";
 import type { Arrival } from "../verdict.ts";
 import type { Allowance } from "./allowance.ts";
-import { type LimitsOptions, type Refusal, type ResolvedLimits, resolveLimits } from "./options.ts";
+import {
+  checkShape,
+  type LimitsOptions,
+  type Refusal,
+  type ResolvedLimits,
+  resolveLimits,
+} from "./options.ts";
 import { Tally } from "./tally.ts";
 import { type MeterName, TenantMeters } from "./tenant-meters.ts";
 
@@ -33,6 +39,7 @@ export class Limits {
       readonly mayAsk: () => boolean;
     },
   ) {
+    checkShape(options);
     this.#options = options;
     this.#defaults = resolveLimits(options);
     this.#runtime = host.runtime;

@@ -39,6 +39,16 @@ export interface Refusal extends Limit {
 
 export type ResolvedLimits = Readonly<Partial<Record<LimitName, Limit>>>;
 
+/** What does not even look like limits. */
+export function checkShape(options: LimitsOptions): void {
+  if (typeof options !== "object" || options === null) {
+    throw new ConfigError("limits must be an object such as { newKeys: { max: 100, perMs: 1000 } }");
+  }
+  if (options.of !== undefined && typeof options.of !== "function") {
+    throw new ConfigError("limits.of must be a function of the tenant that returns its limits, or undefined");
+  }
+}
+
 /** Throws one error that names everything that is wrong, so that a bad limit never meets a request. */
 export function resolveLimits(...layers: readonly (TenantLimits | undefined)[]): ResolvedLimits {
   const chosen: { -readonly [Name in LimitName]?: TenantLimits[Name] } = {};
@@ -53,7 +63,7 @@ export function resolveLimits(...layers: readonly (TenantLimits | undefined)[]):
     chosen.lookUps ?? (newKeys && { max: newKeys.max * lookUpsPerNewKey, perMs: newKeys.perMs });
   const complaints = [
     ...rateComplaints("newKeys", newKeys),
-    ...rateComplaints("lookUps", lookUps),
+    ...rateComplaints("lookUps", chosen.lookUps),
     ...capComplaints("activeKeys", activeKeys),
     ...capComplaints("storedBytes", storedBytes),
   ];

@@ -105,7 +105,9 @@ export class Tally {
     if (this.#mayAsk() && this.#runtime.now() >= this.#aloneUntil) {
       try {
         if (!this.#clock.isKnown) await this.#read(left);
-        for (let attempt = 0; attempt < attemptsMax && left.length > 0; attempt += 1) {
+        const until = this.#runtime.now() + patienceMs;
+        for (let attempt = 0; left.length > 0 && this.#runtime.now() < until; attempt += 1) {
+          if (attempt > 1) await this.#pause(attempt);
           left = await this.#write(left);
         }
       } catch (error) {
@@ -117,6 +119,11 @@ export class Tally {
     for (const { tenant, questions, written, askedAt } of left) {
       tenant.decideAlone(questions, this.#clock.now(), askedAt ?? this.#runtime.now(), written);
     }
+  }
+
+  #pause(attempt: number): Promise<void> {
+    const ms = this.#runtime.random() * Math.min(2 ** attempt, pauseMsMax);
+    return new Promise((resolve) => void this.#runtime.setTimer(resolve, ms));
   }
 
   async #read(asked: readonly Asked[]): Promise<void> {
@@ -201,8 +208,8 @@ const patienceMs = 500;
 /** How long it then leaves the store alone. */
 const aloneMs = 1000;
 
-/** Processes that meet at one note are as many as a deployment has; each round lets one of them through. */
-const attemptsMax = 16;
+/** Each time that all processes write at once, one of them is first; without chance it would always be the same. */
+const pauseMsMax = 30;
 
 const tenantsPerExchange = 100;
 

@@ -82,6 +82,7 @@ export class TenantMeters implements Used<TenantMeters> {
   /** Somebody was faster, or this process itself was, and did not hear it. */
   found(note: Note | undefined): void {
     this.#shared = { version: note?.version, meters: note === undefined ? {} : metersOf(note.value) };
+    this.#alone = undefined;
     const own = this.#doubts.find(({ version }) => version === note?.version);
     if (own === undefined) return;
     this.#doubts = [];
@@ -93,8 +94,11 @@ export class TenantMeters implements Used<TenantMeters> {
 
   /** The others cannot be heard: this process goes on by what it last knew, as if it were alone. */
   decideAlone(questions: Questions, storeNow: number, askedAt: number, version: string | undefined): void {
-    if (this.#alone === undefined) this.#aloneSince = storeNow;
-    const next = this.#next(this.#alone ?? this.#shared.meters, questions, storeNow, () => []);
+    if (Object.keys(this.#unheard).length === 0) this.#aloneSince = storeNow;
+    const next =
+      this.#alone === undefined
+        ? this.next(questions, storeNow)
+        : this.#next(this.#alone, questions, storeNow, () => []);
     this.#alone = next.meters;
     const told: Questions = new Map();
     for (const [name, question] of questions) {

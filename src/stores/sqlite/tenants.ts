@@ -71,7 +71,10 @@ export const forgetAudit = `
             WHERE ${isOfTenant}
             LIMIT ?)`;
 
-/** After all that is settled was removed: whatever is left is not. Parameters: the tenant's scopes, twice. */
+/**
+ * After all that is settled was removed: whatever is left is not. Messages are found by no index of their scope: it is
+ * looked for in all that wait, which are few as long as somebody delivers them. Parameters: the tenant's scopes, twice.
+ */
 export const countUnsettled = `
   SELECT (SELECT count(*) FROM latchkey_records WHERE ${isOfTenant})
          + (SELECT count(*) FROM latchkey_outbox WHERE ${isOfTenant}) AS unsettled`;

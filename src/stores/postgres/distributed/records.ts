@@ -69,7 +69,7 @@ export class Records {
     return this.change(found, next, { owner: null, request: isOver ? undefined : found.request }, why);
   }
 
-  async remove({ record: { scope, key }, revision }: Entry): Promise<boolean> {
+  async remove({ scope, key }: RecordId, revision: string): Promise<boolean> {
     return (await this.all(records.remove, [scope, key, revision])).length > 0;
   }
 }
@@ -95,3 +95,12 @@ export async function eachOf<T, R>(items: readonly T[], work: (item: T) => Promi
 }
 
 const atOnce = 8;
+
+/** A statement has room for 65,535 parameters, and is easier to plan with far fewer. */
+export function chunks<T>(items: readonly T[]): T[][] {
+  return Array.from({ length: Math.ceil(items.length / chunkSize) }, (_, index) =>
+    items.slice(index * chunkSize, (index + 1) * chunkSize),
+  );
+}
+
+const chunkSize = 100;

@@ -161,7 +161,9 @@ export async function reap(
     return { deleted: 0, expired: marked.filter(Boolean).length };
   }
   const kept = await records.scan(scans.kept, limit - over.length);
-  const removed = await eachOf([...over, ...kept], (found) => records.remove(found));
+  const removed = await eachOf([...over, ...kept], ({ record, revision }) =>
+    records.remove(record, revision),
+  );
   return { deleted: removed.filter(Boolean).length, expired: 0 };
 }
 

@@ -67,6 +67,14 @@ local function take(r, after, sweepAt, resumeAt, unknownAt)
   return state == PENDING and PENDING_REPLY or replyExecute(r)
 end
 
+-- The fence of a record that was forgotten with its tenant; 0: there was none. Whether there are any is asked once.
+local hasForgotten = {}
+local function forgottenFence()
+  local tag = tagOf(key)
+  if hasForgotten[tag] == nil then hasForgotten[tag] = redis.call('EXISTS', tag .. '@forgotten') == 1 end
+  return hasForgotten[tag] and tonumber(redis.call('GET', fenceKeyOf(key)) or 0) or 0
+end
+
 local function takeAgain(r, after, ...)
   local from = STATE_NAMES[r.state]
   local reply = take(r, after, ...)
@@ -137,11 +145,12 @@ end
 local function answer(value)
   if value == nil then return ALONE_REPLY end
   if not value and mode == CLAIM then return ABSENT_REPLY end
-  if not value and mode ~= ACCEPT then return takeFirst() end
+  local fence = value and 0 or forgottenFence()
+  if not value and mode ~= ACCEPT and fence == 0 then return takeFirst() end
   asked = decode(string.rep('\0', TIMES_BYTES) .. draft)
   if value and not readable(value) then return struct.pack('>BB', 7, string.byte(value, 1)) end
   if value then return decide(decode(value)) end
-  asked.state, asked.fence, asked.kept = GONE, 0, 0
+  asked.state, asked.fence, asked.kept = GONE, fence, 0
   return take(asked, AFTER_ABSENT, 0, 0, 0)
 end
 

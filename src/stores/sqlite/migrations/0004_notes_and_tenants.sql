@@ -18,7 +18,9 @@ CREATE INDEX latchkey_notes_forget ON latchkey_notes (forget_at)
 ALTER TABLE latchkey_outbox ADD COLUMN scope TEXT NOT NULL DEFAULT '' COLLATE BINARY;
 ALTER TABLE latchkey_outbox ADD COLUMN traceparent TEXT;
 
-CREATE INDEX latchkey_outbox_scope ON latchkey_outbox (scope);
+-- Only what nobody has to deliver any more: every message that is enqueued and delivered would pay a quarter more.
+CREATE INDEX latchkey_outbox_done ON latchkey_outbox (scope)
+  WHERE delivered_at IS NOT NULL OR died_at IS NOT NULL;
 
 -- For the reconciler, as before: unknown outcomes by when they may be asked about, without those that wait for an
 -- operator. Those are in it as well now, behind the others, so that all of them are counted without reading a record.
