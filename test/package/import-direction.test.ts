@@ -22,12 +22,17 @@ const forbidden = [
   ["workers", "../adapters/express.ts"],
   ["http", "../workers/workers.ts"],
   ["engine", "../operation/operation.ts"],
+  ["privacy", "../engine/engine.ts"],
+  ["privacy", "../stores/memory/store.ts"],
+  ["core", "../privacy/key-ring.ts"],
+  ["engine", "../privacy/key-ring.ts"],
 ] as const;
 const allowed = [
   ["adapters", "../http/gate.ts"],
   ["http", "../engine/engine.ts"],
   ["workers", "../http/stored-request.ts"],
   ["stores/memory", "../../core/store.ts"],
+  ["privacy", "../core/store.ts"],
 ] as const;
 
 /** The linter with our configuration, on a tree in which each file breaks, or keeps, one rule. */
