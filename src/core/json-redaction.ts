@@ -106,10 +106,19 @@ class Redacting {
     this.#at = plainEnd.exec(this.#text)?.index ?? this.#text.length;
   }
 
+  /** Most strings have no quote within them, and are left in one leap. */
   #skipString(): void {
-    this.#at += 1;
-    while (this.#text[this.#at] !== '"') this.#at += this.#text[this.#at] === "\\" ? 2 : 1;
-    this.#at += 1;
+    let end = this.#at;
+    do end = this.#text.indexOf('"', end + 1);
+    while (this.#isEscaped(end));
+    this.#at = end + 1;
+  }
+
+  /** Whether an odd number of backslashes stands before it. */
+  #isEscaped(at: number): boolean {
+    let before = at - 1;
+    while (this.#text[before] === "\\") before -= 1;
+    return (at - before) % 2 === 0;
   }
 
   #skipSpace(): void {

@@ -43,15 +43,14 @@ export function sealingKey(id: string, tag: Buffer, key: KeyObject): SealingKey 
   return { id, key, head };
 }
 
-/** Seals the parts, one after the other, for the place that `about` names. */
-export function seal({ key, head }: SealingKey, about: string, ...parts: readonly Uint8Array[]): Buffer {
+/** Seals a value for the place that `about` names. */
+export function seal({ key, head }: SealingKey, about: string, value: Uint8Array): Buffer {
   const iv = randomIv();
   const cipher = createCipheriv("aes-256-gcm", key, iv);
   cipher.setAAD(Buffer.from(about));
-  const pieces: Uint8Array[] = [head, iv];
-  for (const part of parts) if (part.byteLength > 0) pieces.push(cipher.update(part));
-  pieces.push(cipher.final(), cipher.getAuthTag());
-  return Buffer.concat(pieces);
+  const text = cipher.update(value);
+  cipher.final();
+  return Buffer.concat([head, iv, text, cipher.getAuthTag()]);
 }
 
 /** Reads what an envelope says about itself, before anything of it can be believed. */

@@ -48,7 +48,7 @@ function sealedWith(
     response.kind === "full"
       ? { headers: response.headers }
       : { omittedBytes: response.bodyBytes, because: response.because };
-  const body = seal(key, about, ...withHead(head, response.kind === "full" ? response.body : noBytes));
+  const body = seal(key, about, withHead(head, response.kind === "full" ? response.body : noBytes));
   const { status, trace } = response;
   return { kind: "full", status, headers: [mark], body, ...(trace === undefined ? {} : { trace }) };
 }
@@ -80,7 +80,7 @@ export function shreddedResponse({ status, trace }: StoredResponse): StoredRespo
 /** Method and tenant stay readable, and are authenticated. Without a path nobody can send it by mistake. */
 export function sealRequest(key: SealingKey, id: RecordId, request: StoredRequest): StoredRequest {
   const { method, tenant, target, headers, body } = request;
-  const sealed = seal(key, requestPlace(id, request), ...withHead({ target, headers }, body));
+  const sealed = seal(key, requestPlace(id, request), withHead({ target, headers }, body));
   return { method, tenant, target: "sealed", headers: [recordMark], body: sealed };
 }
 
@@ -198,14 +198,15 @@ function omitted({ status, body, trace }: FullResponse): StoredResponse {
   return trace === undefined ? response : { ...response, trace };
 }
 
-/** A head and a body as one text to seal: the length of the head comes first. */
-function withHead(head: object, body: Uint8Array): Uint8Array[] {
+/** A head and a body as one value: the length of the head comes first. Copying costs less than sealing in two steps. */
+function withHead(head: object, body: Uint8Array): Buffer {
   const text = JSON.stringify(head);
   const length = Buffer.byteLength(text);
-  const start = Buffer.allocUnsafe(lengthBytes + length);
-  start.writeUInt32BE(length);
-  start.write(text, lengthBytes);
-  return [start, body];
+  const value = Buffer.allocUnsafe(lengthBytes + length + body.byteLength);
+  value.writeUInt32BE(length);
+  value.write(text, lengthBytes);
+  value.set(body, lengthBytes + length);
+  return value;
 }
 
 function splitHead<Head>(plain: Buffer): { readonly head: Head; readonly body: Buffer } {

@@ -1,5 +1,7 @@
+import { createHmac, randomBytes } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { currentOperation } from "../../src/index.ts";
+import { HashedKeys } from "../../src/privacy/hashed-keys.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { completer, reconciler } from "../../src/workers/workers.ts";
 import { ring, service } from "./support.ts";
@@ -113,6 +115,13 @@ describe("hashed keys", () => {
     expect(await worker.runOnce()).toMatchObject({ dispatched: 1 });
     expect((await api.status(clientKey)).status).toBe(201);
     expect(api.runs()).toBe(1);
+  });
+
+  it("are HMAC-SHA256 of the length-prefixed scope and key, so that others can compute them", () => {
+    for (const secret of [hashKeys, randomBytes(32)]) {
+      const expected = createHmac("sha256", secret).update("4:acme2:k1").digest("base64url");
+      expect(new HashedKeys(secret).nameOf({ scope: "acme", key: "k1" })).toBe(`h1_${expected}`);
+    }
   });
 
   it("need a secret that is one", () => {

@@ -11,7 +11,7 @@ const charge = {
   items: [{ secret: "s1" }, { secret: "s2" }],
 };
 
-function charges(redact: Redaction, options = {}, body: BodyInit = JSON.stringify(charge)) {
+function charges(redact: Redaction, options = {}, body: string = JSON.stringify(charge)) {
   const store = memoryStore();
   const api = service(
     { store, replayHeaders: ["x-token"], ...options },
