@@ -69,6 +69,7 @@ export type { StoredRequest } from "./core/stored-request.ts";
 export type { BreakerOptions } from "./engine/breaker.ts";
 export type { EventListener, LatchkeyEvent } from "./engine/events.ts";
 export type { LimitsOptions, Rate, TenantLimits } from "./engine/limits/options.ts";
+export type { Logger, LogKeys } from "./engine/logging.ts";
 export type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 export type { Runtime } from "./engine/runtime.ts";
 export { asRecorded, type Binding, type BindingOf } from "./http/binding.ts";

@@ -9,6 +9,7 @@ import type { BreakerOptions } from "./engine/breaker.ts";
 import { Engine } from "./engine/engine.ts";
 import type { BreakerState, EventListener } from "./engine/events.ts";
 import type { LimitsOptions } from "./engine/limits/options.ts";
+import { eventLog, type Logger, type LogKeys } from "./engine/logging.ts";
 import type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 import { type Runtime, systemRuntime } from "./engine/runtime.ts";
 import { type Busted, type BustRequest, bust } from "./operation/busting.ts";
@@ -58,6 +59,10 @@ export interface LatchkeyOptions<Tx = unknown> extends PolicyInput {
   readonly reconcile?: ReconcileHook;
   /** Called with everything that happens. */
   readonly onEvent?: EventListener;
+  /** Where everything that is out of the ordinary is logged, one line each; of pino's shape. */
+  readonly logger?: Logger;
+  /** Whether keys and scopes are logged as they are; `"plain"` if left out. */
+  readonly logKeys?: LogKeys;
   /** Clock, timers and randomness; for tests. */
   readonly runtime?: Runtime;
 }
@@ -118,6 +123,8 @@ export class Latchkey<Tx = unknown> {
       problemTypeBase,
       reconcile,
       onEvent,
+      logger,
+      logKeys,
       runtime,
       ...policy
     } = options;
@@ -166,6 +173,7 @@ export class Latchkey<Tx = unknown> {
       breaker,
     });
     if (onEvent !== undefined) this.subscribe(onEvent);
+    if (logger !== undefined) this.subscribe(eventLog({ logger, logKeys }, this.engine.runtime));
     this.#runPolicy = runPolicyOf(this.policy());
   }
 
