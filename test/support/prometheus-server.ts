@@ -138,7 +138,8 @@ async function findPrometheus(): Promise<Programs> {
   const [prometheus, tool] = [onPath("prometheus"), onPath("promtool")];
   if (prometheus !== undefined && tool !== undefined) return { prometheus, promtool: tool };
   try {
-    return programsIn(join(await unpackDebianPackages({ packages: ["prometheus"] }), "usr/bin"));
+    const folder = join(await unpackDebianPackages({ packages: ["prometheus"] }), "usr/bin");
+    return { prometheus: join(folder, "prometheus"), promtool: join(folder, "promtool") };
   } catch (cause) {
     throw new Error(
       "No Prometheus for the tests: put prometheus and promtool on PATH, or set LATCHKEY_TEST_PROMETHEUS to the folder " +
@@ -152,7 +153,11 @@ async function findPrometheus(): Promise<Programs> {
 function programsIn(folder: string): Programs {
   const programs = { prometheus: join(folder, "prometheus"), promtool: join(folder, "promtool") };
   for (const path of Object.values(programs)) {
-    if (!existsSync(path)) throw new Error(`${path} is not there`);
+    if (!existsSync(path)) {
+      throw new Error(
+        `There is no ${path}: LATCHKEY_TEST_PROMETHEUS has to name a folder with prometheus and promtool.`,
+      );
+    }
   }
   return programs;
 }
