@@ -10,7 +10,7 @@ import { type Arrival, inFlightRetryAfterMs, outcomeOf, type Verdict } from "./v
 export async function recall(engine: Engine, arrival: Arrival): Promise<Verdict | "late" | "due"> {
   const recalled = await verdictOf(engine, arrival);
   if (typeof recalled !== "string" && engine.events.areHeard) {
-    const { scope, key } = arrival;
+    const { scope, key } = engine.named(arrival);
     const outcome = outcomeOf(recalled);
     engine.events.emit({
       type: "reserved",
@@ -46,8 +46,12 @@ async function verdictOf(engine: Engine, arrival: Arrival): Promise<Verdict | "l
     case "accept":
     case "absent":
       // A worker is about to go on with it, so nobody may be told to begin anew with another key.
-      if (record !== undefined && waitsForWorker(record)) {
+      if (record !== undefined && waitsForWorker(record, arrival)) {
         return arrival.isClaim ? "due" : underWay(arrival);
+      }
+      // Begun, and not finished: a new key would begin it a second time.
+      if (record !== undefined && mayHaveBegun(record)) {
+        return { kind: "unknown", retryAfterMs: arrival.policy.reconcileAfterMs };
       }
       return "late";
     default:
@@ -63,7 +67,14 @@ function underWay({ policy }: Arrival): Verdict {
 }
 
 /** Asked of what could be executed now: what is in progress there has lost its owner. */
-function waitsForWorker(record: IdempotencyRecord): boolean {
+function waitsForWorker(record: IdempotencyRecord, { request }: Arrival): boolean {
   if (record.state === "failed_retryable") return record.resumeAfter !== undefined;
-  return record.state === "in_progress" && record.onCrash === "resume";
+  // The sweeper leaves to a worker what the route has kept, whatever its `onCrash`.
+  return record.state === "in_progress" && request !== undefined;
+}
+
+function mayHaveBegun(record: IdempotencyRecord): boolean {
+  return (
+    record.state === "in_progress" || (record.state === "failed_retryable" && record.progress.length > 0)
+  );
 }

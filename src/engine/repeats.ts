@@ -32,8 +32,13 @@ export class Repeats {
         return;
       }
       this.#times.set(name, 0);
-      tell(times);
       this.#wait(name, tell);
+      // A logger that throws is its owner's bug, and no reason to end the process.
+      try {
+        tell(times);
+      } catch (error) {
+        process.emitWarning(error instanceof Error ? error : String(error));
+      }
     };
     this.#runtime.setTimer(count, everyMs, { background: true });
   }

@@ -11,6 +11,11 @@ export interface Runtime {
    * and must not run out, or go on for ever, because somebody set the machine's clock. Never compared with the store's.
    */
   now(): number;
+  /**
+   * What the machine's clock says right now, which may be set and goes on while the machine is suspended: for times that
+   * come from other machines. As `now` if left out.
+   */
+  wallNow?(): number;
   /** A `background` timer is no reason for the process to stay alive. */
   setTimer(run: () => void, ms: number, options?: { readonly background: boolean }): Cancel;
   /** A number from 0 (inclusive) to 1 (exclusive). */
@@ -23,6 +28,7 @@ const { timeOrigin } = performance;
 /** The real clock, real timers, real randomness. */
 export const systemRuntime: Runtime = {
   now: () => timeOrigin + performance.now(),
+  wallNow: () => Date.now(),
   setTimer(run, ms, options) {
     const timer = setTimeout(run, Math.min(ms, setTimeoutMsMax));
     if (options?.background) timer.unref();
@@ -33,6 +39,11 @@ export const systemRuntime: Runtime = {
 
 /** `setTimeout` fires at once for anything longer. */
 const setTimeoutMsMax = 2 ** 31 - 1;
+
+/** The time to compare with what other machines say. */
+export function wallTime(runtime: Runtime): number {
+  return runtime.wallNow?.() ?? runtime.now();
+}
 
 /** Resolves after `ms`, or as soon as `wake` is called. */
 export function sleeper(runtime: Runtime): { sleep(ms: number): Promise<void>; wake(): void } {

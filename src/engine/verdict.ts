@@ -98,6 +98,7 @@ export function storeDownVerdict(
 ): Verdict {
   // There is a record, and whatever it says, it is no reason to execute.
   if (error instanceof UnreadableError) return { kind: "storeDown", isUnreadable: true };
-  if (arrival.policy.onStoreDown === "open") return { kind: "unprotected" };
+  // A worker comes again by itself: what it runs without a record it would run twice.
+  if (arrival.policy.onStoreDown === "open" && !arrival.isClaim) return { kind: "unprotected" };
   return retryAfterMs === undefined ? { kind: "storeDown" } : { kind: "storeDown", retryAfterMs };
 }

@@ -21,8 +21,15 @@ export function isBinding(
   return binding === asRecorded ? isClaim : typeof binding === "string" && binding !== "";
 }
 
-/** What a worker's request has to be compared by: it has the request, and the record knows the session. */
-export async function claimedFingerprint(engine: Engine, id: RecordId, fingerprint: string): Promise<string> {
+/**
+ * What a worker's request has to be compared by: it has the request, and the record knows the session. Undefined if the
+ * store did not answer.
+ */
+export async function claimedFingerprint(
+  engine: Engine,
+  id: RecordId,
+  fingerprint: string,
+): Promise<string | undefined> {
   const reading = await engine.read(id);
-  return asRecordedFingerprint(fingerprint, reading?.record?.fingerprint);
+  return reading && asRecordedFingerprint(fingerprint, reading.record?.fingerprint);
 }

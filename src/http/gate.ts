@@ -15,6 +15,7 @@ import type { StoredRequest } from "../core/stored-request.ts";
 import { whenKnown } from "../core/when-known.ts";
 import type { Refusal } from "../engine/limits/options.ts";
 import { recall } from "../engine/recall.ts";
+import { wallTime } from "../engine/runtime.ts";
 import type { Arrival as EngineArrival, Verdict } from "../engine/verdict.ts";
 import type { Latchkey, TenantOf } from "../latchkey.ts";
 import type { ReconcileHook } from "../operation/reconciliation.ts";
@@ -102,7 +103,7 @@ export class Gate<Native> {
     this.#select = fingerprint;
     this.#methods = new Set(this.policy.methods);
     this.#keepsRequest = keepsRequest(this.policy);
-    this.#latenessOf = latenessOf(this.policy, () => latchkey.engine.runtime.now());
+    this.#latenessOf = latenessOf(this.policy, () => wallTime(latchkey.engine.runtime));
     this.#rules = {
       allowedHeaders: headerAllowList(this.policy.replayHeaders),
       responseBytesMax: this.policy.responseBytesMax,
@@ -230,7 +231,9 @@ export class Gate<Native> {
     };
     if (binding === asRecorded) {
       return claimedFingerprint(this.#latchkey.engine, arrival, arrival.fingerprint).then((recorded) =>
-        this.#ask({ ...arrival, fingerprint: recorded }, request, sent),
+        recorded === undefined
+          ? this.#arrivalOf({ kind: "storeDown" }, request, key)
+          : this.#ask({ ...arrival, fingerprint: recorded }, request, sent),
       );
     }
     return this.#ask(arrival, request, sent);

@@ -2,7 +2,7 @@ import { type MeterProvider, metrics, type TracerProvider, trace } from "@opente
 import type { Latchkey } from "../latchkey.ts";
 import { observeMetrics } from "./opentelemetry-metrics.ts";
 import { drawTraces } from "./opentelemetry-tracing.ts";
-import type { MetricsOptions } from "./options.ts";
+import { type MetricsOptions, resolveMetricsOptions } from "./options.ts";
 
 export type { MetricsOptions } from "./options.ts";
 
@@ -24,6 +24,7 @@ export interface InstrumentOptions extends MetricsOptions {
 export function instrument<Tx>(latchkey: Latchkey<Tx>, options: InstrumentOptions = {}): () => void {
   const { meterProvider = metrics, tracerProvider = trace, ...metricsOptions } = options;
   const observed = latchkey as Latchkey;
+  resolveMetricsOptions(metricsOptions);
   const stopTraces = tracerProvider && drawTraces(observed, tracerProvider.getTracer(scopeName));
   const stopMetrics =
     meterProvider && observeMetrics(observed, meterProvider.getMeter(scopeName), metricsOptions);

@@ -41,7 +41,7 @@ export class Segment {
   }
 
   get spanContext(): SpanContext {
-    return this.#span.spanContext();
+    return tried(() => this.#span.spanContext()) ?? INVALID_SPAN_CONTEXT;
   }
 
   run<T>(work: () => T): T {

@@ -10,6 +10,7 @@ import { isTenant, scopeOf } from "../core/scope.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Execution, Settled } from "../engine/execution.ts";
 import { recall } from "../engine/recall.ts";
+import { wallTime } from "../engine/runtime.ts";
 import type { Arrival, Verdict } from "../engine/verdict.ts";
 import { fromJsonText, type Jsonified, toJsonText } from "./json.ts";
 import { currentOperation, type Operation, runOperation } from "./operation.ts";
@@ -95,7 +96,9 @@ function isLate(engine: Engine, policy: Policy, { key, sentAt }: RunRequest): bo
   if (policy.lateArrivals === "allow") return false;
   const at = sentAt ?? keyTimeMs(key);
   const timeliness =
-    at === undefined || Number.isNaN(at) ? undefined : timelinessOf(at, engine.runtime.now(), policy);
+    typeof at !== "number" || Number.isNaN(at)
+      ? undefined
+      : timelinessOf(at, wallTime(engine.runtime), policy);
   if (timeliness === undefined || timeliness === "future") {
     const what = timeliness === undefined ? "does not say when it was asked for" : "is from the future";
     throw new OperationRefusedError(

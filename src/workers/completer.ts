@@ -132,7 +132,7 @@ export function dispatchTo(
     const refusal = await refusalOf(response);
     if (refusal !== undefined) {
       throw new Error(
-        `the service answered ${refusal} to a kept request (${method} ${target}): see that dispatchTo names the ` +
+        `the service answered ${refusal} to a kept request (${method}): see that dispatchTo names the ` +
           "right address, and that the request carries what identifies its caller",
       );
     }
