@@ -1,3 +1,4 @@
+import { metersOf } from "../../../src/core/meter-text.ts";
 import type { PolicyInput } from "../../../src/core/policy.ts";
 import { Engine } from "../../../src/engine/engine.ts";
 import type { LatchkeyEvent } from "../../../src/engine/events.ts";
@@ -116,4 +117,11 @@ export async function spray(
 
 export function mostInWindow(times: readonly number[], windowMs: number): number {
   return Math.max(...times.map((from) => times.filter((at) => at >= from && at < from + windowMs).length));
+}
+
+/** What all processes know that a tenant has taken. */
+export async function takenIn({ store }: Deployment, meter: string): Promise<number> {
+  const { notes } = await store.notes.read(["limits:acme"]);
+  const taken = metersOf(notes[0]?.value ?? "")[meter]?.taken ?? [];
+  return taken.reduce((sum, { amount }) => sum + amount, 0);
 }
