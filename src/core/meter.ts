@@ -68,10 +68,8 @@ export function exchange(meter: Meter, question: MeterQuestion, terms: MeterTerm
   for (const spent of question.spent) taken = withTaking(taken, spent, now);
   let lent = current(meter.lent, { ...terms, ttlMsMax: lentMs });
   const { returned } = question;
-  // What has ended is not there any more, and what is there is others'.
-  if (returned !== undefined && returned.until > now) {
-    lent = withAmount(lent, { until: returned.until, amount: -returned.amount });
-  }
+  // Where it has ended, nothing is there that ends as early: others lose nothing by it.
+  if (returned !== undefined) lent = withAmount(lent, { until: returned.until, amount: -returned.amount });
   const lentToOthers = sum(lent);
   let used = sum(taken) + lentToOthers + question.kept;
 

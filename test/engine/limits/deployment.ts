@@ -1,7 +1,9 @@
+import { metersOf } from "../../../src/core/meter-text.ts";
 import type { PolicyInput } from "../../../src/core/policy.ts";
 import { Engine } from "../../../src/engine/engine.ts";
 import type { LatchkeyEvent } from "../../../src/engine/events.ts";
 import type { LimitsOptions, Refusal } from "../../../src/engine/limits/options.ts";
+import { limitsNoteName } from "../../../src/engine/limits/tally.ts";
 import type { Verdict } from "../../../src/engine/verdict.ts";
 import { memoryStore } from "../../../src/stores/memory/store.ts";
 import {
@@ -116,4 +118,11 @@ export async function spray(
 
 export function mostInWindow(times: readonly number[], windowMs: number): number {
   return Math.max(...times.map((from) => times.filter((at) => at >= from && at < from + windowMs).length));
+}
+
+/** What all processes know that a tenant has taken. */
+export async function takenIn({ store }: Deployment, meter: string): Promise<number> {
+  const { notes } = await store.notes.read([limitsNoteName("acme")]);
+  const taken = metersOf(notes[0]?.value ?? "")[meter]?.taken ?? [];
+  return taken.reduce((sum, { amount }) => sum + amount, 0);
 }

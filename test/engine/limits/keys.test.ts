@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Engine } from "../../../src/engine/engine.ts";
 import { answered, arrival, bodyOf, execution } from "../cluster.ts";
-import { completed, type Deployment, deployment, fresh, settled } from "./deployment.ts";
+import { completed, type Deployment, deployment, fresh, settled, takenIn } from "./deployment.ts";
 
 const second = 1000;
 const day = 24 * 3600 * second;
@@ -126,6 +126,16 @@ describe("a cap on active keys", () => {
     expect(verdict).toMatchObject({ kind: "limited", refusal: { name: "activeKeys" } });
     const created = shared.events.filter((event) => event.type === "reserved" && event.outcome === "created");
     expect(created).toHaveLength(4);
+  });
+});
+
+describe("several limits at once", () => {
+  it("take nothing for a request that one of them refuses", async () => {
+    const shared = deployment({ newKeys: { max: 1000, perMs: 60 * second }, activeKeys: 2 });
+    expect(await kinds(shared, 40)).toEqual([...Array(2).fill("execute"), ...Array(38).fill("limited")]);
+    await shared.clock.advance(300);
+    expect(await takenIn(shared, "new")).toBe(2);
+    expect(await takenIn(shared, "active")).toBe(2);
   });
 });
 

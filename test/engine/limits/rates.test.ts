@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { deployment, fresh, lookUp, mostInWindow, settled, spray } from "./deployment.ts";
+import { deployment, fresh, lookUp, mostInWindow, settled, spray, takenIn } from "./deployment.ts";
 
 const second = 1000;
 
@@ -192,15 +192,6 @@ describe("a store that does not answer about limits", () => {
       await shared.clock.advance(100);
     }
     await shared.clock.advance(3 * second);
-    const { notes } = await shared.store.notes.read(["limits:acme"]);
-    expect(takenIn(notes[0]?.value ?? "", "active")).toBe(31);
+    expect(await takenIn(shared, "active")).toBe(31);
   });
 });
-
-function takenIn(text: string, meter: string): number {
-  const [, amounts = ""] = new RegExp(`${meter}:([^|]*)`).exec(text) ?? [];
-  return amounts
-    .split(",")
-    .map((one) => Number.parseInt(one.split(".")[1] ?? "0", 36))
-    .reduce((sum, amount) => sum + amount, 0);
-}
