@@ -18,7 +18,7 @@ import type { ArrivalTrace, Tracing } from "../engine/tracing.ts";
 import { type Arrival, outcomeOf, type Verdict } from "../engine/verdict.ts";
 import type { Latchkey } from "../latchkey.ts";
 import { ExecutionSpans } from "./execution-spans.ts";
-import { recordedTraceparent, Segment } from "./segment.ts";
+import { isUnrecorded, recordedTraceparent, Segment } from "./segment.ts";
 
 /** Draws spans of everything that a Latchkey does from now on; answers with how to stop it. */
 export function drawTraces(latchkey: Latchkey, tracer: Tracer): () => void {
@@ -50,6 +50,8 @@ class OpenTelemetryTracing implements Tracing {
   }
 
   arrive(arrival: Arrival, answer: (traced: Arrival) => Promise<Verdict>): Promise<Verdict> {
+    // Most traces are not recorded in production. Spans that nobody will see would cost several times what they measure.
+    if (isUnrecorded(trace.getSpanContext(context.active()))) return answer(arrival);
     const traced = new ArrivalSpan(this, arrival);
     return traced.segment.run(() => answer({ ...arrival, trace: traced }));
   }

@@ -77,6 +77,12 @@ export function recordedTraceparent(spanContext: SpanContext | undefined): strin
   return spanContext.traceFlags & TraceFlags.SAMPLED ? traceparentText(spanContext) : undefined;
 }
 
+/** Whether whoever began the trace has decided that it is not recorded. */
+export function isUnrecorded(spanContext: SpanContext | undefined): boolean {
+  if (spanContext === undefined || !isSpanContextValid(spanContext)) return false;
+  return (spanContext.traceFlags & TraceFlags.SAMPLED) === 0;
+}
+
 function linkTo(to: SpanContext | undefined): Link[] {
   return to === undefined ? [] : [{ context: to }];
 }

@@ -1,4 +1,3 @@
-import { PassThrough } from "node:stream";
 import pino from "pino";
 import { describe, expect, it } from "vitest";
 import { createLatchkey, type LatchkeyEvent, type LatchkeyOptions, StoreError } from "../../src/index.ts";
@@ -14,24 +13,23 @@ interface Line extends Record<string, unknown> {
 }
 
 function logged(options: Partial<LatchkeyOptions> = {}) {
-  const out = new PassThrough();
+  const written: string[] = [];
   const clock = manualClock();
   const latchkey = createLatchkey({
     store: memoryStore({ clock: clock.now }),
     tenant: "single",
     runtime: clock,
-    logger: pino({ level: "debug", base: null, timestamp: false }, out),
+    logger: pino({ level: "debug", base: null, timestamp: false }, { write: (line) => written.push(line) }),
     ...options,
   });
   return {
     clock,
     latchkey,
     emit: (event: LatchkeyEvent) => latchkey.engine.events.emit(event),
+    /** What has been written since it was last asked for. */
     lines(): Line[] {
-      const text: string = out.read()?.toString() ?? "";
-      return text
-        .split("\n")
-        .filter((line) => line !== "")
+      return written
+        .splice(0)
         .map((line) => JSON.parse(line))
         .map((line) => ({ ...line, level: levelNames[line.level] }));
     },

@@ -79,6 +79,13 @@ describe("duplicates by tenant", () => {
     for (const [name, count] of truth) if (count > 20_000 / 50) expect(names).toContain(name);
   });
 
+  it("a tenant that comes late is not blamed for those whose place it takes", async () => {
+    const { duplicate, shown } = measured({ tenantsMax: 1 });
+    for (let index = 0; index < 1_000; index += 1) duplicate(`light-${index}`);
+    for (let index = 0; index < 5; index += 1) duplicate("late");
+    expect(await shown()).toEqual({ late: 5 });
+  });
+
   it("a tenant's endpoints are counted together, and what is old is forgotten", async () => {
     const { clock, duplicate, shown } = measured();
     duplicate("acme POST /rides");

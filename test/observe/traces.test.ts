@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SpanKind, SpanStatusCode } from "@opentelemetry/api";
-import { AlwaysOffSampler, type Sampler } from "@opentelemetry/sdk-trace-base";
+import { AlwaysOffSampler, type Sampler, SamplingDecision } from "@opentelemetry/sdk-trace-base";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { idempotent } from "../../src/adapters/fetch.ts";
 import {
@@ -226,6 +226,22 @@ describe("the traces of one key point to each other", () => {
     });
     expect(await worker.runOnce()).toMatchObject({ dispatched: 1 });
     expect(linksOf(span("idempotency.execute"))).toEqual([accepted]);
+  });
+
+  it("a request of a trace that is not recorded costs no span", async () => {
+    const asked: string[] = [];
+    const everything: Sampler = {
+      shouldSample(_context, _traceId, name) {
+        asked.push(name);
+        return { decision: SamplingDecision.RECORD_AND_SAMPLED };
+      },
+    };
+    const { latchkey, within } = traced({}, everything);
+    const unrecorded = recordSpans(new AlwaysOffSampler());
+    await unrecorded.within("server", () => run(latchkey));
+    expect(asked).toEqual([]);
+    await within("server", () => run(latchkey));
+    expect(asked).toEqual(["server", "idempotency.reserve"]);
   });
 
   it("what is not recorded is not pointed to, and not kept", async () => {
