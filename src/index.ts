@@ -13,6 +13,7 @@ export {
   StoreBusyError,
   StoreError,
   StoreRefusedError,
+  UnreadableError,
   UnverifiedError,
 } from "./core/errors.ts";
 export type { KeyFormat } from "./core/key.ts";
@@ -29,9 +30,10 @@ export type { Phase, Progress } from "./core/phase.ts";
 export type { Policy, PolicyInput, Profile } from "./core/policy.ts";
 export type { Problem, ProblemCode, RetryAdvice } from "./core/problem.ts";
 export type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "./core/record.ts";
+export type { Redaction } from "./core/redaction.ts";
 export type { RequestTime, RequestTimeHeader, SecretsOfTenant } from "./core/request-time.ts";
 export { type Secret, signRequestTime } from "./core/request-time-signature.ts";
-export type { StoredResponse } from "./core/response.ts";
+export type { CapturedResponse, HeaderPair, OmittedBecause, StoredResponse } from "./core/response.ts";
 export type { ScopePolicy } from "./core/scope.ts";
 export type {
   Advance,
@@ -69,6 +71,7 @@ export type { StoredRequest } from "./core/stored-request.ts";
 export type { BreakerOptions } from "./engine/breaker.ts";
 export type { EventListener, LatchkeyEvent } from "./engine/events.ts";
 export type { LimitsOptions, Rate, TenantLimits } from "./engine/limits/options.ts";
+export type { Logger, LogKeys } from "./engine/logging.ts";
 export type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 export type { Runtime } from "./engine/runtime.ts";
 export { asRecorded, type Binding, type BindingOf } from "./http/binding.ts";
@@ -85,6 +88,7 @@ export {
   type TenantRequest,
 } from "./latchkey.ts";
 export type { Busted, BustRequest } from "./operation/busting.ts";
+export type { ForgetRequest, Forgotten, TenantRequestBy } from "./operation/forgetting.ts";
 export type { Jsonified } from "./operation/json.ts";
 export { currentOperation, type Operation } from "./operation/operation.ts";
 export type { OwnResponse } from "./operation/own-response.ts";
@@ -97,3 +101,10 @@ export type {
 } from "./operation/reconciliation.ts";
 export type { RequestName } from "./operation/request-name.ts";
 export type { RunRequest } from "./operation/run.ts";
+export {
+  type KeyRing,
+  type KeyRingOptions,
+  keyRing,
+  type RingKey,
+  type TenantSecrets,
+} from "./privacy/key-ring.ts";

@@ -1,7 +1,7 @@
 import type { AuditEntry, AuditQuery } from "./core/audit.ts";
 import { ConfigError, UnverifiedError } from "./core/errors.ts";
 import type { DeadMessage, Outbox, OutboxCounts } from "./core/outbox.ts";
-import { type Policy, type PolicyInput, resolvePolicy } from "./core/policy.ts";
+import { keepsRequest, type Policy, type PolicyInput, resolvePolicy } from "./core/policy.ts";
 import { defaultProblemTypeBase, problem } from "./core/problem.ts";
 import type { StoredResponse } from "./core/response.ts";
 import type { Expiry, ReapCounts, ResolveAnswer, Store, SweepCounts } from "./core/store.ts";
@@ -9,14 +9,26 @@ import type { BreakerOptions } from "./engine/breaker.ts";
 import { Engine } from "./engine/engine.ts";
 import type { BreakerState, EventListener } from "./engine/events.ts";
 import type { LimitsOptions } from "./engine/limits/options.ts";
+import { eventLog, type Logger, type LogKeys } from "./engine/logging.ts";
 import type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 import { type Runtime, systemRuntime } from "./engine/runtime.ts";
 import { type Busted, type BustRequest, bust } from "./operation/busting.ts";
+import {
+  type ForgetRequest,
+  type Forgotten,
+  forgetTenant,
+  type TenantRequestBy,
+  tenantSaidBy,
+  tenantScope,
+} from "./operation/forgetting.ts";
 import type { Jsonified } from "./operation/json.ts";
 import type { Operation } from "./operation/operation.ts";
 import { type OutcomeVerdict, type ReconcileHook, resolutionOf } from "./operation/reconciliation.ts";
 import { type RequestName, saidBy } from "./operation/request-name.ts";
 import { type RunRequest, run, runPolicyOf } from "./operation/run.ts";
+import { HashedKeys } from "./privacy/hashed-keys.ts";
+import type { KeyRing } from "./privacy/key-ring.ts";
+import { type Shredding, sealedStore } from "./privacy/sealed-store.ts";
 
 /** What a tenant is read from: the request, before its body was looked at. */
 export interface TenantRequest {
@@ -56,8 +68,19 @@ export interface LatchkeyOptions<Tx = unknown> extends PolicyInput {
   readonly problemTypeBase?: string;
   /** Asked about unknown outcomes of routes that have no `reconcile` of their own. */
   readonly reconcile?: ReconcileHook;
+  /** Seals what is stored of requests and answers, with the keys of a `keyRing`; stored as it is if left out. */
+  readonly encryption?: KeyRing;
+  /**
+   * A secret of 32 bytes: keys are stored only as what it makes of them, so that nobody can read them in the store.
+   * It cannot be changed while answers are kept: what was stored under another is not found.
+   */
+  readonly hashKeys?: Uint8Array | string;
   /** Called with everything that happens. */
   readonly onEvent?: EventListener;
+  /** Where everything that is out of the ordinary is logged, one line each; of pino's shape. */
+  readonly logger?: Logger;
+  /** Whether keys and scopes are logged as they are; `"plain"` if left out. */
+  readonly logKeys?: LogKeys;
   /** Clock, timers and randomness; for tests. */
   readonly runtime?: Runtime;
 }
@@ -94,6 +117,8 @@ export class Latchkey<Tx = unknown> {
   readonly statusPath: string | undefined;
   readonly problemTypeBase: string;
   readonly #expiry: Expiry;
+  readonly #shredding: Shredding | undefined;
+  readonly #hashedKeys: HashedKeys | undefined;
   /** Of every run that overrides nothing. */
   readonly #runPolicy: Policy;
   readonly #defaults: PolicyInput;
@@ -117,7 +142,11 @@ export class Latchkey<Tx = unknown> {
       statusPath,
       problemTypeBase,
       reconcile,
+      encryption,
+      hashKeys,
       onEvent,
+      logger,
+      logKeys,
       runtime,
       ...policy
     } = options;
@@ -149,7 +178,14 @@ export class Latchkey<Tx = unknown> {
       );
     }
 
-    this.store = store;
+    const { now } = runtime ?? systemRuntime;
+    const sealed = sealedStore(store, encryption, {
+      now,
+      onUnreadable: (verb, error) => this.engine.events.emit({ type: "store_error", verb, error }),
+    });
+    this.#shredding = sealed;
+    this.#hashedKeys = hashKeys === undefined ? undefined : new HashedKeys(hashKeys);
+    this.store = sealed ?? store;
     this.tenant = tenant;
     this.statusPath = statusPath;
     this.problemTypeBase = problemTypeBase ?? defaultProblemTypeBase;
@@ -157,15 +193,17 @@ export class Latchkey<Tx = unknown> {
     this.#defaults = policy;
     this.#reconcile = asHook(reconcile);
     this.engine = new Engine({
-      store: store as Store,
+      store: this.store as Store,
       runtime: runtime ?? systemRuntime,
       leaseMs: lease,
       storeTimeoutMs: storeTimeout,
       cache,
       limits,
       breaker,
+      nameOf: this.#hashedKeys?.nameOf,
     });
     if (onEvent !== undefined) this.subscribe(onEvent);
+    if (logger !== undefined) this.subscribe(eventLog({ logger, logKeys }, this.engine.runtime));
     this.#runPolicy = runPolicyOf(this.policy());
   }
 
@@ -176,6 +214,12 @@ export class Latchkey<Tx = unknown> {
       throw new ConfigError(
         'onInFlight is "accept", which answers with the address of the status resource: pass statusPath to ' +
           "createLatchkey and mount statusResource(latchkey) there",
+      );
+    }
+    if (this.#hashedKeys !== undefined && this.#shredding === undefined && keepsRequest(policy)) {
+      throw new ConfigError(
+        "hashKeys is set, and this policy keeps requests for the workers, with the key in their headers: pass encryption " +
+          "too, or keepRequest: false",
       );
     }
     return policy;
@@ -217,7 +261,7 @@ export class Latchkey<Tx = unknown> {
    */
   async resolve(request: ResolveRequest): Promise<ResolveAnswer | { readonly kind: "still-unknown" }> {
     const { verdict, verify, attempt } = request;
-    const { id, by } = saidBy("resolve", request);
+    const { id, by } = saidBy("resolve", request, this.#hashedKeys?.named);
     if (verify !== undefined && (await verify()) !== true) throw new UnverifiedError();
     const { record } = await this.engine.ask("read", () => this.store.read(id));
     if (record?.state !== "unknown" || (attempt !== undefined && attempt !== record.fence)) {
@@ -248,12 +292,49 @@ export class Latchkey<Tx = unknown> {
    * ```
    */
   bust(request: BustRequest): Promise<Busted> {
-    return bust(this.engine, request);
+    return bust(this.engine, request, this.#hashedKeys?.named);
   }
 
   /** What happened off the happy path: who, when, from what to what, and why. The latest first. */
   audit(query: Partial<AuditQuery> = {}): Promise<readonly AuditEntry[]> {
-    return this.engine.ask("audit", () => this.store.audit({ limit: pageRows, ...query }));
+    const asked = this.#hashedKeys?.query(query) ?? query;
+    return this.engine.ask("audit", () => this.store.audit({ limit: pageRows, ...asked }));
+  }
+
+  /**
+   * Removes everything that is kept about a tenant and is settled: records, messages, audit entries, and what this
+   * process remembers. What is under way, in doubt or half done stays and is counted: settle it, and call this again.
+   */
+  forgetTenant(request: ForgetRequest): Promise<Forgotten> {
+    return forgetTenant(this.engine, request, async (tenantScope) => {
+      await this.#shredding?.shredTenant(tenantScope);
+    });
+  }
+
+  /**
+   * Makes everything that was stored for a tenant until now unreadable, in the live tables and in every later copy of
+   * them, by removing the secret that its key is made with. Needs `encryption` with a key for each tenant.
+   */
+  async shredTenant(request: TenantRequestBy): Promise<void> {
+    const { tenantScope: scope, by } = tenantSaidBy("shredTenant", request);
+    const shredding = this.#tenantKeys("shredTenant");
+    await this.engine.ask("notes", () => shredding.shredTenant(scope).then(() => true));
+    this.engine.forgetAnswers();
+    this.engine.events.emit({ type: "forgotten", tenantScope: scope, how: "shredded", by });
+  }
+
+  /** Has a tenant's secret sealed with the current key of the ring, so that older ones can be retired. */
+  async resealTenant({ tenant }: { readonly tenant: string }): Promise<void> {
+    const scope = tenantScope("resealTenant", tenant);
+    const shredding = this.#tenantKeys("resealTenant");
+    await this.engine.ask("notes", () => shredding.resealTenant(scope).then(() => true));
+  }
+
+  #tenantKeys(verb: string): Shredding {
+    if (this.#shredding?.hasTenantKeys) return this.#shredding;
+    throw new ConfigError(
+      `latchkey.${verb} needs a key for each tenant: pass encryption: keyRing([…]) to createLatchkey, without perTenant: false`,
+    );
   }
 
   /** Messages that nobody tries to deliver any more, the oldest first. */

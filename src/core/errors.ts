@@ -32,6 +32,12 @@ export class StoreBusyError extends StoreError {
 /** The store is well, and this one call is what it cannot serve, as it is: another one may succeed. */
 export class StoreRefusedError extends StoreError {}
 
+/**
+ * The store answered, and this process cannot read what is stored: it was sealed with a key that is not in its ring, or
+ * it was changed. Nothing may be executed because of it, whatever a route says about a store that is down.
+ */
+export class UnreadableError extends StoreRefusedError {}
+
 /** Another owner has the key by now, or this one cannot prove that it still has it. */
 export class LeaseLostError extends LatchkeyError {
   constructor(message: string) {

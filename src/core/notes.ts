@@ -46,5 +46,19 @@ export type NoteAnswer =
   /** Somebody was faster: this is what is there. It may be one's own, if an earlier answer was lost. */
   | { readonly kind: "conflict"; readonly note: Note | undefined };
 
+/** Removes a note, whatever it says by now. False if others keep changing it. */
+export async function removeNote(notes: Notes, name: string): Promise<boolean> {
+  for (let attempt = 0; attempt < removalAttemptsMax; attempt += 1) {
+    const [note] = (await notes.read([name])).notes;
+    if (note === undefined) return true;
+    const { answers } = await notes.write([{ name, expected: note.version, note: undefined }]);
+    if (answers[0]?.kind === "written") return true;
+  }
+  return false;
+}
+
+/** Nobody changes a note so often. */
+const removalAttemptsMax = 20;
+
 /** What every store can hold in one note. */
 export const noteBytesMax = 65_536;

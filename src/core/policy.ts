@@ -1,6 +1,7 @@
 import { ConfigError } from "./errors.ts";
 import type { KeyFormat } from "./key.ts";
 import type { OnCrash } from "./record.ts";
+import { type Redaction, redactionComplaints } from "./redaction.ts";
 import { complaintsAboutLateness, type RequestTime, withLateness } from "./request-time.ts";
 import { headerAllowList } from "./response.ts";
 import type { ScopePolicy } from "./scope.ts";
@@ -47,6 +48,13 @@ export interface Policy {
   readonly keepRequest: boolean | undefined;
   /** Header names that are kept with the request beside those that describe its body. */
   readonly keepRequestHeaders: readonly string[];
+  /** What becomes of a key that looks like an e-mail address, a phone number or the number of a card. */
+  readonly personalKeys: "refuse" | "allow";
+  /**
+   * What of an answer is not stored, so that replays come without it. This waives, for those parts, the promise that
+   * every retry gets the same bytes.
+   */
+  readonly redact: Redaction | undefined;
   /** When the store does not answer: refuse with 503, or run unprotected (and say so in an event). */
   readonly onStoreDown: "closed" | "open";
   /** What becomes of a request that is older than `requestAgeMsMax` and has no record: with `reject` it is not run. */
@@ -99,6 +107,8 @@ export const defaultPolicy: Policy = {
   isDefinitelyNotExecuted: () => false,
   keepRequest: undefined,
   keepRequestHeaders: [],
+  personalKeys: "refuse",
+  redact: undefined,
   onStoreDown: "closed",
   lateArrivals: "allow",
   requestTime: "key",
@@ -166,6 +176,7 @@ const choices: { readonly [Field in keyof Policy]?: readonly Policy[Field][] } =
   onCrash: ["reconcile", "resume", "retry"],
   onServerError: ["retry", "store", "reconcile"],
   keepRequest: [undefined, true, false],
+  personalKeys: ["refuse", "allow"],
   onStoreDown: ["closed", "open"],
   lateArrivals: ["allow", "reject"],
   streaming: [true, false],
@@ -175,7 +186,7 @@ const positiveNumbers = ["retentionMs", "executionTimeoutMs", "requestBytesMax",
 const nonNegativeNumbers = ["waitMs", "reconcileAfterMs", "clockSkewMs"] as const;
 
 function complaintsAbout(policy: Policy, capabilities: Capabilities): string[] {
-  const complaints: string[] = [];
+  const complaints: string[] = redactionComplaints(policy.redact);
   for (const field of Object.keys(policy)) {
     if (!Object.hasOwn(defaultPolicy, field)) complaints.push(`"${field}" is not a policy`);
   }

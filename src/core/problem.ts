@@ -26,7 +26,7 @@ export const problemKinds = {
   "in-flight": { status: 409, title: "The first request with this key is still running", retry: "same-key" },
   "outcome-unknown": { status: 409, title: "The outcome is not known yet", retry: "same-key" },
   "lease-lost": { status: 409, title: "Another process has taken this request over", retry: "same-key" },
-  "response-not-stored": { status: 409, title: "Done, but the answer was too large to keep", retry: "never" },
+  "response-not-stored": { status: 409, title: "Done, but the answer was not kept", retry: "never" },
   "no-answer": { status: 409, title: "The request has no answer", retry: "same-key" },
   "key-expired": { status: 410, title: "The answer under this key has expired", retry: "new-key" },
   "late-arrival": { status: 412, title: "The request is too old to be run", retry: "new-key" },

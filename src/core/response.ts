@@ -9,7 +9,14 @@ export interface CapturedResponse {
   readonly body: Uint8Array;
 }
 
-/** What is kept for the retries: everything, or only that it was too large to keep. */
+/** Why only the status of an answer is known. */
+export type OmittedBecause =
+  /** The route's rules for redaction could not be applied to it, and it must not be stored without. */
+  | "not-redactable"
+  /** The secret of its tenant was removed, and nobody can read it any more. */
+  | "shredded";
+
+/** What is kept for the retries: everything, or only that it was not kept; too large, if nothing else is said. */
 export type StoredResponse = (
   | {
       readonly kind: "full";
@@ -17,7 +24,12 @@ export type StoredResponse = (
       readonly headers: readonly HeaderPair[];
       readonly body: Uint8Array;
     }
-  | { readonly kind: "omitted"; readonly status: number; readonly bodyBytes: number }
+  | {
+      readonly kind: "omitted";
+      readonly status: number;
+      readonly bodyBytes: number;
+      readonly because?: OmittedBecause;
+    }
 ) & {
   /** The W3C trace context of the execution that made it, for the traces of its replays to point to. */
   readonly trace?: string | undefined;
@@ -89,6 +101,14 @@ export function toStoredResponse(
   return { kind: "full", status: captured.status, headers, body: captured.body };
 }
 
+/** The one header of a response that is stored sealed. No header can have this name, so nothing else looks like it. */
+export const sealedMark = ":sealed";
+
+/** Whether a response, or a request, is stored sealed: whoever has not opened it must not send it to anybody. */
+export function isSealed(headers: readonly HeaderPair[]): boolean {
+  return headers.length === 1 && headers[0]?.[0] === sealedMark;
+}
+
 /** A stored response as three columns, the same in every store. */
 export interface EncodedResponse {
   readonly status: number;
@@ -114,6 +134,7 @@ export function encodeResponse(response: StoredResponse): EncodedResponse {
         head: JSON.stringify({
           v: encodingVersion,
           omittedBytes: response.bodyBytes,
+          because: response.because,
           trace: response.trace,
         }),
         body: null,
@@ -128,6 +149,7 @@ export function decodeResponse(encoded: EncodedResponse): StoredResponse {
     v: number;
     headers?: HeaderPair[];
     omittedBytes?: number;
+    because?: OmittedBecause;
     trace?: string;
   };
   if (head.v !== encodingVersion) {
@@ -137,7 +159,8 @@ export function decodeResponse(encoded: EncodedResponse): StoredResponse {
   }
   const trace = head.trace === undefined ? {} : { trace: head.trace };
   if (head.omittedBytes !== undefined) {
-    return { kind: "omitted", status: encoded.status, bodyBytes: head.omittedBytes, ...trace };
+    const because = head.because === undefined ? {} : { because: head.because };
+    return { kind: "omitted", status: encoded.status, bodyBytes: head.omittedBytes, ...because, ...trace };
   }
   return {
     kind: "full",

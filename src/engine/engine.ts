@@ -1,10 +1,12 @@
 import { BriefMap } from "../core/brief-map.ts";
-import { ConfigError, StoreBusyError, StoreError } from "../core/errors.ts";
+import { ConfigError, StoreBusyError, StoreError, UnreadableError } from "../core/errors.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
 import type {
   Bust,
   BustAnswer,
   Expiry,
+  ForgetCounts,
+  ForgetOptions,
   PhaseCommit,
   Reading,
   ReapCounts,
@@ -15,17 +17,19 @@ import type {
   SweepCounts,
   TransactAnswer,
 } from "../core/store.ts";
-import { Breaker, type BreakerOptions, type BreakerReading } from "./breaker.ts";
-import { Deadlines, DeadlinesByLimit } from "./deadlines.ts";
+import type { BreakerOptions, BreakerReading } from "./breaker.ts";
+import { DeadlinesByLimit } from "./deadlines.ts";
 import { Events, type StoreVerb } from "./events.ts";
 import { Execution, type ExecutionHost, type Settled } from "./execution.ts";
 import { Flight } from "./flight.ts";
+import { join } from "./joining.ts";
 import { Leases } from "./leases.ts";
 import { leadWithinLimits } from "./limits/leading.ts";
 import { Limits } from "./limits/limits.ts";
 import type { LimitsOptions } from "./limits/options.ts";
 import { type CacheTicket, ReplayCache, type ReplayCacheOptions } from "./replay-cache.ts";
 import { type Runtime, randomName } from "./runtime.ts";
+import { assertOpened, noBreaker, StoreLine } from "./store-line.ts";
 import type { Tracing } from "./tracing.ts";
 import { Unheard } from "./unheard.ts";
 import {
@@ -50,6 +54,8 @@ export interface EngineOptions {
   readonly limits?: LimitsOptions | undefined;
   /** When a store that is sick is not asked any more; `false` for never. */
   readonly breaker?: BreakerOptions | false | undefined;
+  /** What a client's key is called in the store; its own name, if left out. */
+  readonly nameOf?: ((id: RecordId) => string) | undefined;
 }
 
 /** Reserve, execute, settle: lets exactly one execution of each request through, and tells everybody else why not. */
@@ -65,11 +71,10 @@ export class Engine {
   readonly #unheard: Unheard;
   readonly #cache: ReplayCache | undefined;
   readonly limits: Limits | undefined;
-  readonly #breaker: Breaker | undefined;
+  readonly #line: StoreLine;
   #isClosed = false;
   readonly #host: ExecutionHost;
   readonly #processName: string;
-  readonly #storeDeadlines: Deadlines;
   readonly #executionDeadlines: DeadlinesByLimit;
   #reservations = 0;
 
@@ -79,17 +84,16 @@ export class Engine {
     this.runtime = options.runtime;
     this.#cache = options.cache && new ReplayCache(options.cache, options);
     const host = { ...options, events: this.events };
-    this.#breaker = options.breaker === false ? undefined : new Breaker(options.breaker ?? {}, host);
-    const mayAsk = () => this.#breaker?.isClosed !== false;
+    this.#line = new StoreLine(host);
+    const mayAsk = () => this.#line.breaker?.isClosed !== false;
     this.limits =
       options.limits && new Limits(options.limits, { ...host, notes: options.store.notes, mayAsk });
     this.#processName = randomName(options.runtime);
-    this.#storeDeadlines = new Deadlines(options.runtime, options.storeTimeoutMs);
     this.#executionDeadlines = new DeadlinesByLimit(options.runtime);
     this.#leases = new Leases({
       runtime: options.runtime,
       leaseMs: options.leaseMs,
-      renew: (leases) => this.#orUndefined("renew", () => this.#store.renew(leases, options.leaseMs)),
+      renew: (leases) => this.#line.orUndefined("renew", () => this.#store.renew(leases, options.leaseMs)),
       afterBeat: () => void this.#unheard.tell(),
       needed: () => !this.#unheard.isEmpty,
     });
@@ -97,7 +101,7 @@ export class Engine {
       store: options.store,
       runtime: options.runtime,
       reservationMsMax: options.leaseMs + options.storeTimeoutMs,
-      ask: (verb, call) => this.#orUndefined(verb, call),
+      ask: (verb, call) => this.#line.orUndefined(verb, call),
       keepBeating: () => this.#leases.keepBeating(),
       gaveUp: (execution) => this.#release(execution, { kind: "storeDown" }),
     });
@@ -123,33 +127,28 @@ export class Engine {
   arrive(arrival: Arrival): Promise<Verdict> {
     const waitUntil = this.runtime.now() + arrival.policy.waitMs;
     const { tracing } = this;
-    if (tracing === undefined) return this.#arrive(arrival, waitUntil);
-    return tracing.arrive(arrival, (traced) => this.#arrive(traced, waitUntil));
+    const { nameOf } = this.#options;
+    const named = nameOf === undefined ? arrival : { ...arrival, key: nameOf(arrival), sentKey: arrival.key };
+    if (tracing === undefined) return this.#arrive(named, waitUntil);
+    return tracing.arrive(named, (traced) => this.#arrive(traced, waitUntil));
   }
 
-  /** Undefined if the store did not answer, or was not asked because it is sick. */
-  async read(id: RecordId): Promise<Reading | undefined> {
-    const entered = this.#breaker?.enter();
-    if (entered === 0) return undefined;
-    const askedAt = this.runtime.now();
-    try {
-      const reading = await this.ask("read", () => this.#store.read(id));
-      this.#breaker?.succeeded(entered ?? 0, this.runtime.now() - askedAt);
-      return reading;
-    } catch (error) {
-      this.#breaker?.failed(entered ?? 0, this.runtime.now() - askedAt, error);
-      return undefined;
-    }
+  /**
+   * Looks for what a client has sent under its key. Undefined if the store did not answer, or was not asked because it
+   * is sick.
+   */
+  read(id: RecordId): Promise<Reading | undefined> {
+    return this.#line.look({ scope: id.scope, key: this.#options.nameOf?.(id) ?? id.key });
   }
 
   /** When those who were not answered should come again; undefined unless it is known. */
   get storeRetryAfterMs(): number | undefined {
-    return this.#breaker?.isClosed === false ? this.#breaker.retryAfterMs() : undefined;
+    return this.#line.retryAfterMs;
   }
 
   /** What the breaker stands at; undefined if there is none. */
   get breaker(): BreakerReading | undefined {
-    return this.#breaker?.reading;
+    return this.#line.breaker?.reading;
   }
 
   /** Takes an answer away, from the store and from this process; others learn it from the store. */
@@ -166,6 +165,16 @@ export class Engine {
       const mayBeBusted = answer === undefined || answer.kind === "busted";
       if (mayBeBusted || this.#flights.get(flightId)?.isUndecided) this.#flights.delete(flightId);
     }
+  }
+
+  /** Removes some of what is kept about a tenant. */
+  forget(options: ForgetOptions): Promise<ForgetCounts> {
+    return this.ask("forget", () => this.#store.forgetTenant(options));
+  }
+
+  /** Forgets the answers that this process has kept: some of them are not to be given any more. */
+  forgetAnswers(): void {
+    this.#cache?.clear();
   }
 
   /** Ends executions whose owner is gone, as their `onCrash` says; one batch. */
@@ -198,7 +207,7 @@ export class Engine {
     this.#cache?.interrupted();
     this.limits?.close();
     this.#leases.close();
-    this.#storeDeadlines.close();
+    this.#line.deadlines.close();
     this.#executionDeadlines.close();
   }
 
@@ -210,7 +219,13 @@ export class Engine {
     const flight = this.#flights.get(flightId);
     return flight === undefined
       ? this.#lead(flightId, arrival, waitUntil)
-      : this.#join(flight, arrival, waitUntil);
+      : join(flight, arrival, waitUntil, {
+          runtime: this.runtime,
+          answer: (verdict) => this.#answer(arrival, verdict, fromFlight),
+          again: () => this.#arrive(arrival, waitUntil),
+          storeDown: () => this.#storeDown(arrival),
+          waited: (since, answered) => this.#waited(arrival, since, answered),
+        });
   }
 
   /** The first of its key in this process: asks the store. */
@@ -224,7 +239,8 @@ export class Engine {
     if (this.limits === undefined || arrival.isClaim) return this.#reserve(arrival, conclude);
     return leadWithinLimits(this.limits, arrival, {
       conclude,
-      read: () => this.read(arrival),
+      read: () => this.#line.look(arrival),
+      storeDown: () => this.#storeDown(arrival),
       reserve: (heard) =>
         this.#reserve(arrival, (verdict) => {
           heard(verdict);
@@ -241,104 +257,25 @@ export class Engine {
     return this.#answer(arrival, verdict, { joined: false });
   }
 
-  /** A duplicate of something under way in this process: the store is not asked again. */
-  async #join(flight: Flight, arrival: Arrival, waitUntil: number): Promise<Verdict> {
-    arrival.trace?.joined(flight.trace);
-    const verdict = await flight.verdict();
-    const same = flight.fingerprint === arrival.fingerprint;
-    switch (verdict.kind) {
-      case "execute":
-        if (!same) return this.#answer(arrival, { kind: "mismatch" }, { joined: true });
-        return this.#joinExecution(flight, arrival, waitUntil);
-      case "inFlight":
-        // The first one's patience has ended, which is no reason for this one's to end.
-        if (same && arrival.policy.onInFlight === "wait" && this.runtime.now() < waitUntil) {
-          return this.#arrive(arrival, waitUntil);
-        }
-        return this.#answer(arrival, same ? verdict : { kind: "mismatch" }, { joined: true });
-      case "replay":
-      case "accepted":
-      case "unknown":
-        // Each of these means that the record carries the fingerprint that the first request had.
-        return this.#answer(arrival, same ? verdict : { kind: "mismatch" }, { joined: true });
-      case "absent":
-        // There was nothing for a worker; anybody else may be the first.
-        return arrival.isClaim
-          ? this.#answer(arrival, verdict, { joined: true })
-          : this.#arrive(arrival, waitUntil);
-      case "mismatch":
-        return same ? this.#answer(arrival, verdict, { joined: true }) : this.#arrive(arrival, waitUntil);
-      case "limited":
-        return this.#answer(arrival, verdict, { joined: true });
-      case "storeDown":
-      case "unprotected":
-        return this.#answer(arrival, storeDownVerdict(arrival, this.storeRetryAfterMs), { joined: true });
-      default:
-        return verdict satisfies never;
-    }
-  }
-
-  async #joinExecution(flight: Flight, arrival: Arrival, waitUntil: number): Promise<Verdict> {
-    const inFlight: Verdict = { kind: "inFlight", retryAfterMs: inFlightRetryAfterMs };
-    switch (arrival.policy.onInFlight) {
-      case "reject":
-        return this.#answer(arrival, inFlight, { joined: true });
-      case "accept":
-        return this.#answer(
-          arrival,
-          { kind: "accepted", retryAfterMs: inFlightRetryAfterMs },
-          { joined: true },
-        );
-      case "wait":
-        break;
-      default:
-        return arrival.policy.onInFlight satisfies never;
-    }
-    const since = this.runtime.now();
-    const settled = await flight.settledWithin(this.runtime, Math.max(0, waitUntil - since));
-    this.#waited(arrival, since, settled !== undefined);
-    if (settled === undefined) return this.#answer(arrival, inFlight, { joined: true });
-    switch (settled.kind) {
-      case "stored":
-        return this.#answer(
-          arrival,
-          { kind: "replay", response: settled.response, expiresAt: settled.expiresAt },
-          { joined: true },
-        );
-      case "suspended":
-        return this.#answer(
-          arrival,
-          { kind: "unknown", retryAfterMs: settled.retryAfterMs },
-          { joined: true },
-        );
-      case "released":
-      case "lost":
-      case "timedOut":
-      case "storeDown":
-        return this.#arrive(arrival, waitUntil);
-      default:
-        return settled satisfies never;
-    }
-  }
-
   /** One question to the store, and what `next` makes of its answer: a promise in between would cost every request. */
   #reserve(arrival: Arrival, next: (verdict: Verdict) => Verdict | Promise<Verdict>): Promise<Verdict> {
-    const entered = this.#breaker?.enter() ?? -1;
-    if (entered === 0) return Promise.resolve(next(storeDownVerdict(arrival, this.storeRetryAfterMs)));
+    const { breaker } = this.#line;
+    const entered = breaker?.enter() ?? noBreaker;
+    if (entered === 0) return Promise.resolve(next(this.#storeDown(arrival)));
     const ticket = this.#cache?.ticket();
     const reservedAt = this.runtime.now();
     const owner = `${this.#processName}-${++this.#reservations}`;
     const { scope, key, fingerprint, policy } = arrival;
-    const { leaseMs, storeTimeoutMs } = this.#options;
+    const { leaseMs } = this.#options;
     let asked: Promise<Reservation> | undefined;
     const unanswered = (error: unknown): Verdict | Promise<Verdict> => {
-      this.#breaker?.failed(entered, this.runtime.now() - reservedAt, error);
-      // What was never sent cannot have been granted.
-      if (!(error instanceof StoreBusyError)) {
+      breaker?.failed(entered, this.runtime.now() - reservedAt, error);
+      // What was never sent cannot have been granted, and what could not be read has been given back.
+      if (!(error instanceof StoreBusyError || error instanceof UnreadableError)) {
         this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, asked);
       }
       this.events.emit({ type: "store_error", verb: "reserve", error });
-      return next(storeDownVerdict(arrival));
+      return next(this.#storeDown(arrival, error));
     };
     try {
       asked = this.#store.reserve({
@@ -359,22 +296,31 @@ export class Engine {
     }
     const answered = (reservation: Reservation | undefined): Verdict | Promise<Verdict> => {
       if (reservation === undefined) {
-        return unanswered(
-          new StoreError(`the store did not answer a reservation within ${storeTimeoutMs} ms`),
-        );
+        return unanswered(this.#line.tooLate("reserve"));
       }
       const tookMs = this.runtime.now() - reservedAt;
       if (reservation.kind === "execute" && tookMs >= leaseMs) {
         return unanswered(new StoreError("the store's answer took as long as the lease that it granted"));
       }
-      this.#breaker?.succeeded(entered, tookMs);
-      if (reservation.kind === "replay") this.#cache?.keep(ticket, arrival, reservation);
-      return next(this.#verdictOf(reservation, policy, reservedAt));
+      breaker?.succeeded(entered, tookMs);
+      if (reservation.kind === "replay") {
+        try {
+          assertOpened(reservation.response);
+        } catch (error) {
+          return unanswered(error);
+        }
+        this.#cache?.keep(ticket, arrival, reservation);
+      }
+      return next(this.#verdictOf(reservation, arrival, reservedAt));
     };
-    return this.#storeDeadlines.outcome(asked, answered, unanswered);
+    return this.#line.deadlines.outcome(asked, answered, unanswered);
   }
 
-  #verdictOf(reservation: Reservation, policy: Arrival["policy"], reservedAt: number): Verdict {
+  #storeDown(arrival: Arrival, error?: unknown): Verdict {
+    return storeDownVerdict(arrival, { error, retryAfterMs: this.#line.retryAfterMs });
+  }
+
+  #verdictOf(reservation: Reservation, { policy, sentKey }: Arrival, reservedAt: number): Verdict {
     switch (reservation.kind) {
       case "execute": {
         const { lease, after, progress, createdAt } = reservation;
@@ -387,6 +333,7 @@ export class Engine {
           createdAt,
           reservedAt,
         });
+        execution.sentKey = sentKey;
         this.#leases.add(execution);
         return { kind: "execute", execution };
       }
@@ -414,7 +361,7 @@ export class Engine {
       runtime: this.runtime,
       id: arrival,
       until: waitUntil,
-      withinLimit: (promise) => this.#storeDeadlines.within(promise),
+      withinLimit: (promise) => this.#line.deadlines.within(promise),
       onWatchError: (error) => this.events.emit({ type: "store_error", verb: "watch", error }),
       changed: async () => {
         verdict = await this.#reserve(arrival, (decided) => decided);
@@ -443,11 +390,11 @@ export class Engine {
       return Promise.resolve(unanswered(error));
     }
     const answered = (answer: SettleAnswer | undefined): Settled => {
-      if (answer === undefined) return unanswered(this.#tooLate("settle"));
+      if (answer === undefined) return unanswered(this.#line.tooLate("settle"));
       this.#keepSettled(ticket, execution, settlement, answer);
       return meaning(answer);
     };
-    return this.#storeDeadlines.outcome(asked, answered, unanswered);
+    return this.#line.deadlines.outcome(asked, answered, unanswered);
   }
 
   /** Called while the execution is still known to be under way. */
@@ -523,29 +470,8 @@ export class Engine {
   }
 
   /** One question to the store, with its time limit; rejects with a StoreError and nothing else. */
-  async ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
-    try {
-      const answer = await this.#storeDeadlines.within(call());
-      if (answer === undefined) throw this.#tooLate(verb);
-      return answer;
-    } catch (error) {
-      this.events.emit({ type: "store_error", verb, error });
-      throw error instanceof StoreError
-        ? error
-        : new StoreError(`the store failed at "${verb}"`, { cause: error });
-    }
-  }
-
-  #tooLate(verb: StoreVerb): StoreError {
-    return new StoreError(`the store did not answer "${verb}" within ${this.#options.storeTimeoutMs} ms`);
-  }
-
-  async #orUndefined<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T | undefined> {
-    try {
-      return await this.ask(verb, call);
-    } catch {
-      return undefined;
-    }
+  ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
+    return this.#line.ask(verb, call);
   }
 }
 
@@ -557,6 +483,7 @@ interface AnsweredFrom {
 }
 
 const fromCache: AnsweredFrom = { joined: false, cached: true };
+const fromFlight: AnsweredFrom = { joined: true };
 
 /** Said when a handler uses what this store cannot do. */
 export const noTransactions =

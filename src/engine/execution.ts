@@ -1,6 +1,7 @@
 import { ExecutionTimeoutError, LeaseLostError } from "../core/errors.ts";
 import type { Progress } from "../core/phase.ts";
 import { keepsRequest, type Policy } from "../core/policy.ts";
+import { redacted } from "../core/redaction.ts";
 import type { StoredResponse } from "../core/response.ts";
 import type {
   Advance,
@@ -27,7 +28,13 @@ export type Outcome =
 
 /** How an execution ended, as the store confirmed it. */
 export type Settled =
-  | { readonly kind: "stored"; readonly response: StoredResponse; readonly expiresAt: number }
+  | {
+      readonly kind: "stored";
+      readonly response: StoredResponse;
+      readonly expiresAt: number;
+      /** What retries get: less than the first client, where some of it was redacted. */
+      readonly kept: StoredResponse;
+    }
   | { readonly kind: "released" }
   | { readonly kind: "suspended"; readonly retryAfterMs: number }
   /** Another owner has the key: this outcome counts for nothing. */
@@ -49,6 +56,7 @@ export type ExecutionPolicy = Pick<
   | "isDefinitelyNotExecuted"
   | "keepRequest"
   | "lateArrivals"
+  | "redact"
   | "replayHeaders"
   | "responseBytesMax"
 >;
@@ -101,6 +109,8 @@ export class Execution {
   readonly recorded: Progress;
   /** When the first of them was reserved. */
   readonly createdAt: number;
+  /** The key as the client sent it, where it is called something else in the store. */
+  sentKey: string | undefined;
   /** Set by the handler's first phase. */
   flow: Flow | undefined;
   /** What duplicates in this process join while this is under way; the engine's own. */
@@ -206,10 +216,14 @@ export class Execution {
   }
 
   /** The answer was committed together with the last business write: nothing is left to be settled. */
-  answeredBy(complete: Extract<Settlement, { kind: "complete" }>, expiresAt: number): void {
+  answeredBy(
+    complete: Extract<Settlement, { kind: "complete" }>,
+    expiresAt: number,
+    made: StoredResponse | undefined,
+  ): void {
     if (this.#settling !== undefined) return;
     this.#outcomeIsKnown();
-    const settled = this.confirm(complete, { kind: "settled", expiresAt });
+    const settled = this.confirm(complete, { kind: "settled", expiresAt }, made);
     this.#settling = Promise.resolve(settled);
     this.#onGivenUp?.(settled);
   }
@@ -300,6 +314,7 @@ export class Execution {
           kind: "stored",
           response: response ?? settlement.response,
           expiresAt: answer.expiresAt,
+          kept: settlement.response,
         });
       case "release":
         return this.#end({ kind: "released" });
@@ -374,14 +389,28 @@ export class Execution {
     if (unvisited > 0) {
       return this.#suspension(`the handler answered without coming to ${unvisited} of its recorded phases`);
     }
-    return this.completion(outcome.response);
+    return this.#completion(outcome.response);
   }
 
-  /** The response as it is kept: with the trace that its replays point to, where there is one. */
-  completion(response: StoredResponse): Extract<Settlement, { kind: "complete" }> {
+  #completion(response: StoredResponse): Settlement {
+    return { kind: "complete", response: this.storedForm(response), retentionMs: this.#retentionMs };
+  }
+
+  /** What may be stored of an answer, with the trace that its replays point to, where there is one. */
+  storedForm(response: StoredResponse): StoredResponse {
     const trace = this.trace?.traceparent;
-    const kept = trace === undefined ? response : { ...response, trace };
-    return { kind: "complete", response: kept, retentionMs: this.#retentionMs };
+    const kept = this.#redacted(response);
+    return trace === undefined ? kept : { ...kept, trace };
+  }
+
+  #redacted(response: StoredResponse): StoredResponse {
+    const { redact, responseBytesMax } = this.#policy;
+    if (redact === undefined) return response;
+    const onError = (error: unknown) => {
+      const { scope, key } = this.lease;
+      this.#host.events.emit({ type: "handler_failed", scope, key, error });
+    };
+    return redacted(response, redact, { responseBytesMax, onError });
   }
 
   /** Phases know what a failure means; without them it is what the route's policy says. */
@@ -401,7 +430,7 @@ export class Execution {
       case "reconcile":
         return this.#suspension(reason);
       case "store":
-        return this.completion(outcome.response);
+        return this.#completion(outcome.response);
       default:
         return this.#policy.onServerError satisfies never;
     }

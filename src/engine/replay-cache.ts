@@ -130,8 +130,13 @@ export class ReplayCache implements BustListener {
   }
 
   interrupted(): void {
-    this.#epoch += 1;
     this.#isListening = false;
+    this.clear();
+  }
+
+  /** Forgets everything, and what is on its way. */
+  clear(): void {
+    this.#epoch += 1;
     this.#entries.clear();
     this.#byName.clear();
     this.#recency.clear();

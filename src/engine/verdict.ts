@@ -1,3 +1,4 @@
+import { UnreadableError } from "../core/errors.ts";
 import type { RecordId } from "../core/record.ts";
 import type { StoredResponse } from "../core/response.ts";
 import type { ExecuteAfter, ReserveMode } from "../core/store.ts";
@@ -9,6 +10,8 @@ import type { ArrivalTrace } from "./tracing.ts";
 
 /** A request that wants to be executed at most once. */
 export interface Arrival extends RecordId {
+  /** The key as the client sent it, where it is called something else in the store. */
+  readonly sentKey?: string;
   readonly fingerprint: string;
   readonly policy: ExecutionPolicy;
   /** The name of the route or flow, by which reconciliation finds whom to ask. */
@@ -35,8 +38,11 @@ export type Verdict =
   | { readonly kind: "unknown"; readonly retryAfterMs: number; readonly discovered?: boolean }
   /** A new key, and its tenant has used up its limits: nothing was reserved. */
   | { readonly kind: "limited"; readonly refusal: Refusal }
-  /** The store did not answer, or was not asked because it is sick, and the route fails closed. */
-  | { readonly kind: "storeDown"; readonly retryAfterMs?: number }
+  /**
+   * The store did not answer, or was not asked because it is sick, and the route fails closed; or nobody here can read
+   * what it answered.
+   */
+  | { readonly kind: "storeDown"; readonly retryAfterMs?: number; readonly isUnreadable?: boolean }
   /** The store did not answer, and the route chose to run without protection. */
   | { readonly kind: "unprotected" };
 
@@ -85,8 +91,13 @@ export function outcomeOf(verdict: Verdict): ReserveOutcome {
   }
 }
 
-/** What a store that did not answer means to the request. */
-export function storeDownVerdict(arrival: Arrival, retryAfterMs?: number): Verdict {
+/** What a store that did not answer means to the request; `error` is why, if it was asked. */
+export function storeDownVerdict(
+  arrival: Arrival,
+  { error, retryAfterMs }: { readonly error?: unknown; readonly retryAfterMs?: number | undefined },
+): Verdict {
+  // There is a record, and whatever it says, it is no reason to execute.
+  if (error instanceof UnreadableError) return { kind: "storeDown", isUnreadable: true };
   if (arrival.policy.onStoreDown === "open") return { kind: "unprotected" };
   return retryAfterMs === undefined ? { kind: "storeDown" } : { kind: "storeDown", retryAfterMs };
 }

@@ -55,14 +55,27 @@ export function replayAnswer(
     case "omitted": {
       const answer = problemAnswer(context, "response-not-stored", {
         detail:
-          `The request was executed once and answered ${response.status} with ${response.bodyBytes} bytes, more than ` +
-          "are kept. Do not send it again: read the result from the resource that it created.",
+          `The request was executed once and answered ${response.status}${omittedSentence(response)} ` +
+          "Do not send it again: read the result from the resource that it created.",
         originalStatus: response.status,
       });
       return { ...answer, headers: [...answer.headers, ...marks] };
     }
     default:
       return response satisfies never;
+  }
+}
+
+function omittedSentence({ because, bodyBytes }: Extract<StoredResponse, { kind: "omitted" }>): string {
+  switch (because) {
+    case undefined:
+      return ` with ${bodyBytes} bytes, more than are kept.`;
+    case "not-redactable":
+      return ", and parts of the answer that must not be kept could not be told from the rest.";
+    case "shredded":
+      return ", and the answer was made unreadable on the caller's behalf.";
+    default:
+      return because satisfies never;
   }
 }
 

@@ -7,10 +7,12 @@ import {
   type RequestBody,
 } from "../core/fingerprint.ts";
 import { parseKey } from "../core/key.ts";
+import { personalDataIn, personalKeySentence } from "../core/personal-key.ts";
 import { keepsRequest, type Policy, type PolicyInput } from "../core/policy.ts";
 import { headerAllowList } from "../core/response.ts";
 import { isTenant, scopeOf, tenantScopeOf } from "../core/scope.ts";
 import type { StoredRequest } from "../core/stored-request.ts";
+import { whenKnown } from "../core/when-known.ts";
 import type { Refusal } from "../engine/limits/options.ts";
 import { recall } from "../engine/recall.ts";
 import type { Arrival as EngineArrival, Verdict } from "../engine/verdict.ts";
@@ -37,7 +39,6 @@ import {
 } from "./request.ts";
 import { statusLocation } from "./status.ts";
 import { claimHeader, isAsSent, storedRequest } from "./stored-request.ts";
-import { whenKnown } from "./when-known.ts";
 
 /** What a route may say on top of the defaults of `createLatchkey`. */
 export interface RoutePolicy<Native> extends PolicyInput {
@@ -139,6 +140,10 @@ export class Gate<Native> {
     }
     if (parsed.kind === "invalid") return this.#refuse(undefined, "key-invalid", { detail: parsed.reason });
     const { key } = parsed;
+    const personal = policy.personalKeys === "refuse" ? personalDataIn(key) : undefined;
+    if (personal !== undefined) {
+      return this.#refuse(undefined, "key-invalid", { detail: personalKeySentence(personal) });
+    }
     const isClaim = request.header(claimHeader) !== undefined;
 
     // One request is protected once, by the outermost gate, however many it passes on its way to the handler.

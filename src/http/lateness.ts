@@ -8,7 +8,7 @@ import {
   timelinessOf,
 } from "../core/request-time.ts";
 import { complaintAboutSecret, isSignedBy, type Secret } from "../core/request-time-signature.ts";
-import { whenKnown } from "./when-known.ts";
+import { whenKnown } from "../core/when-known.ts";
 
 /** What a request's own time says. */
 export type Lateness = "young" | "late" | TimeRefusal;

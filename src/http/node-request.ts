@@ -2,11 +2,11 @@ import { type IncomingHttpHeaders, IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
 import { ConfigError } from "../core/errors.ts";
 import type { RequestBody } from "../core/fingerprint.ts";
+import { whenKnown } from "../core/when-known.ts";
 import { lastingSocket } from "./lasting-socket.ts";
 import { tapOf } from "./node-body-tap.ts";
 import { peek } from "./peek.ts";
 import { type BodyReading, type HttpRequest, RequestAbortedError, splitTarget } from "./request.ts";
-import { whenKnown } from "./when-known.ts";
 
 /** A Node request as the gate wants it. `native` is what the framework calls its request. */
 export function nodeRequest(req: IncomingMessage, native: unknown): HttpRequest {

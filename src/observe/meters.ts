@@ -1,4 +1,3 @@
-import { tenantScopeOf } from "../core/scope.ts";
 import type { LatchkeyEvent, ReserveOutcome } from "../engine/events.ts";
 import type { Latchkey } from "../latchkey.ts";
 import { Histogram, type HistogramReading } from "./histogram.ts";
@@ -26,16 +25,23 @@ export interface Sample {
   readonly value: number;
 }
 
-/** Takes durations in place of the histograms here, for an exporter that has its own. */
-export type RecordSeconds = (name: DurationName, seconds: number) => void;
+/** What durations are recorded in; an exporter may have its own. */
+export interface Durations {
+  readonly wait: Recording;
+  readonly execute: Recording;
+}
 
-export type DurationName = Extract<InstrumentName, `${string}.duration`>;
+interface Recording {
+  record(seconds: number): void;
+}
 
 /** By the value of a counter's label; what has no label is under the empty text. */
 type Counts = Record<string, number>;
 
-const waitDuration = "api.idempotency.wait.duration";
-const executeDuration = "api.idempotency.execute.duration";
+export const durationNames = {
+  wait: "api.idempotency.wait.duration",
+  execute: "api.idempotency.execute.duration",
+} as const satisfies Record<keyof Durations, InstrumentName>;
 
 /**
  * Everything that is measured about one Latchkey. It listens on the path of every request, so an event is a switch and
@@ -65,21 +71,21 @@ export class Meters {
   readonly #deadLetters = this.#counter("api.idempotency.outbox.dead_letter.count");
   readonly #workerErrors = this.#counter("api.idempotency.worker.error.count");
   readonly #histograms = new Map<InstrumentName, Histogram>();
-  readonly #record: RecordSeconds;
+  readonly #durations: Durations;
   #breaker: number;
   readonly #tenants: TopTenants;
   readonly #tenantLabel: (tenant: string) => string;
   readonly #storeGauges: StoreGauges;
   readonly #unsubscribe: () => void;
 
-  constructor(latchkey: Latchkey, options: MetricsOptions, record?: RecordSeconds) {
+  constructor(latchkey: Latchkey, options: MetricsOptions, durations?: Durations) {
     const { tenantsMax, tenantLabel } = resolveMetricsOptions(options);
     this.#tenantLabel = tenantLabel;
     const { breaker } = latchkey.health();
     this.#breaker = breakerLevels[breaker === "off" ? "closed" : breaker];
     this.#tenants = new TopTenants(tenantsMax, latchkey.engine.runtime);
     this.#storeGauges = new StoreGauges(latchkey);
-    this.#record = record ?? this.#ownHistograms();
+    this.#durations = durations ?? { wait: this.#histogram("wait"), execute: this.#histogram("execute") };
     this.#unsubscribe = latchkey.subscribe((event) => this.#listen(event));
   }
 
@@ -112,10 +118,10 @@ export class Meters {
           case "replay":
           case "in_progress":
           case "key_misuse":
-            this.#tenants.add(tenantScopeOf(event.scope));
+            this.#tenants.add(event.scope);
             return;
           case "unknown":
-            this.#tenants.add(tenantScopeOf(event.scope));
+            this.#tenants.add(event.scope);
             if (!event.discovered) return;
             add(this.#zombies);
             add(this.#scheduled);
@@ -128,11 +134,11 @@ export class Meters {
         }
       case "settled":
         add(this.#settled, event.as);
-        this.#record(executeDuration, event.ms / 1000);
+        this.#durations.execute.record(event.ms / 1000);
         if (event.as === "unknown") add(this.#scheduled);
         return;
       case "waited":
-        this.#record(waitDuration, event.ms / 1000);
+        this.#durations.wait.record(event.ms / 1000);
         return;
       case "store_error":
         add(this.#storeErrors, event.verb);
@@ -197,11 +203,11 @@ export class Meters {
     return counts;
   }
 
-  #ownHistograms(): RecordSeconds {
-    for (const { name, bounds } of instruments.values()) {
-      if (bounds !== undefined) this.#histograms.set(name as InstrumentName, new Histogram(bounds));
-    }
-    return (name, seconds) => this.#histograms.get(name)?.record(seconds);
+  #histogram(of: keyof Durations): Histogram {
+    const name = durationNames[of];
+    const histogram = new Histogram(instruments.get(name)?.bounds ?? []);
+    this.#histograms.set(name, histogram);
+    return histogram;
   }
 
   #samplesOf(name: InstrumentName, { label }: Instrument): Sample[] {

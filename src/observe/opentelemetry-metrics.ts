@@ -1,7 +1,7 @@
 import type { BatchObservableResult, Histogram, Meter, MetricOptions, Observable } from "@opentelemetry/api";
 import type { Latchkey } from "../latchkey.ts";
-import { type Instrument, instruments } from "./instruments.ts";
-import { type DurationName, Meters } from "./meters.ts";
+import { type Instrument, type InstrumentName, instruments } from "./instruments.ts";
+import { durationNames, Meters } from "./meters.ts";
 import type { MetricsOptions } from "./options.ts";
 
 /**
@@ -9,15 +9,14 @@ import type { MetricsOptions } from "./options.ts";
  * nothing for them; only durations have to be recorded one by one.
  */
 export function observeMetrics(latchkey: Latchkey, meter: Meter, options: MetricsOptions): () => void {
-  const histograms = new Map<string, Histogram>();
   const observables = new Map<string, Observable>();
   for (const instrument of instruments.values()) {
-    if (instrument.kind === "histogram") histograms.set(instrument.name, histogramOf(meter, instrument));
-    else observables.set(instrument.name, observableOf(meter, instrument));
+    if (instrument.kind !== "histogram") observables.set(instrument.name, observableOf(meter, instrument));
   }
-  const meters = new Meters(latchkey, options, (name: DurationName, seconds) =>
-    histograms.get(name)?.record(seconds),
-  );
+  const meters = new Meters(latchkey, options, {
+    wait: histogramOf(meter, durationNames.wait),
+    execute: histogramOf(meter, durationNames.execute),
+  });
   const observe = async (result: BatchObservableResult): Promise<void> => {
     for (const reading of await meters.read()) {
       const { instrument } = reading;
@@ -43,7 +42,8 @@ function observableOf(meter: Meter, instrument: Instrument): Observable {
     : meter.createObservableGauge(instrument.name, options);
 }
 
-function histogramOf(meter: Meter, { name, help, unit, bounds = [] }: Instrument): Histogram {
+function histogramOf(meter: Meter, name: InstrumentName): Histogram {
+  const { help, unit, bounds = [] } = instruments.get(name) as Instrument;
   return meter.createHistogram(name, {
     description: help,
     unit,

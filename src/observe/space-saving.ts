@@ -28,15 +28,15 @@ export class SpaceSaving {
     this.#capacity = capacity;
   }
 
-  add(name: string): void {
+  add(name: string, times: number): void {
     const known = this.#byName.get(name);
     if (known !== undefined) {
-      known.count += 1;
+      known.count += times;
       this.#sink(known);
       return;
     }
     if (this.#heap.length < this.#capacity) {
-      const entry: Entry = { name, count: 1, error: 0, at: this.#heap.length };
+      const entry: Entry = { name, count: times, error: 0, at: this.#heap.length };
       this.#byName.set(name, entry);
       this.#heap.push(entry);
       this.#rise(entry);
@@ -46,7 +46,7 @@ export class SpaceSaving {
     this.#byName.delete(rarest.name);
     rarest.name = name;
     rarest.error = rarest.count;
-    rarest.count += 1;
+    rarest.count += times;
     this.#byName.set(name, rarest);
     this.#sink(rarest);
   }

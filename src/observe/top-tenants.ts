@@ -1,3 +1,4 @@
+import { tenantScopeOf } from "../core/scope.ts";
 import type { Cancel, Runtime } from "../engine/runtime.ts";
 import { SpaceSaving } from "./space-saving.ts";
 
@@ -14,6 +15,9 @@ export class TopTenants {
   readonly #slices: SpaceSaving[];
   #current: SpaceSaving;
   #at = 0;
+  #lastScope = "";
+  /** How often it came since it was counted. */
+  #times = 0;
   readonly #cancel: Cancel;
 
   constructor(k: number, runtime: Runtime) {
@@ -36,12 +40,18 @@ export class TopTenants {
     this.#cancel = () => cancel();
   }
 
-  add(tenant: string): void {
-    if (this.#k > 0) this.#current.add(tenant);
+  /** Counts a duplicate. Most come in bursts of one tenant, which are counted together. */
+  add(scope: string): void {
+    if (scope !== this.#lastScope) {
+      this.#count();
+      this.#lastScope = scope;
+    }
+    this.#times += 1;
   }
 
   /** At most `k`, the busiest first. What is counted is what is certain: never more than there were. */
   top(): readonly { readonly tenant: string; readonly duplicates: number }[] {
+    this.#count();
     const certain = new Map<string, number>();
     for (const slice of this.#slices) {
       for (const { name, count, error } of slice.entries()) {
@@ -58,7 +68,13 @@ export class TopTenants {
     this.#cancel();
   }
 
+  #count(): void {
+    if (this.#times > 0 && this.#k > 0) this.#current.add(tenantScopeOf(this.#lastScope), this.#times);
+    this.#times = 0;
+  }
+
   #turn(): void {
+    this.#count();
     this.#at = (this.#at + 1) % slices;
     this.#current = this.#slices[this.#at] as SpaceSaving;
     this.#current.clear();

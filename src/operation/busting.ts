@@ -1,5 +1,6 @@
 import { auditReasons } from "../core/audit.ts";
 import { insteadOfBusting } from "../core/bust.ts";
+import type { RecordId } from "../core/record.ts";
 import type { BustAnswer } from "../core/store.ts";
 import { reasonCharactersMax, storableText } from "../core/text.ts";
 import type { Engine } from "../engine/engine.ts";
@@ -20,8 +21,12 @@ export type Busted =
   | Exclude<BustAnswer, { kind: "not-settled" }>
   | (Extract<BustAnswer, { kind: "not-settled" }> & { readonly instead: string });
 
-export async function bust(engine: Engine, request: BustRequest): Promise<Busted> {
-  const { id, by } = saidBy("bust", request);
+export async function bust(
+  engine: Engine,
+  request: BustRequest,
+  named?: (id: RecordId) => RecordId,
+): Promise<Busted> {
+  const { id, by } = saidBy("bust", request, named);
   const reason = storableText(request.reason ?? auditReasons.busted, reasonCharactersMax);
   const answer = await engine.bust(id, { by, reason, attempt: request.attempt });
   switch (answer.kind) {

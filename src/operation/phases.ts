@@ -99,7 +99,7 @@ export class Phases implements Flow {
       this.#tell("atomic", name, "done");
       if (response !== undefined) {
         this.#stopped = new PhaseError("the operation has answered with op.respond: nothing can follow");
-        this.#execution.answeredBy(response, expiresAt);
+        this.#execution.answeredBy(response, expiresAt, active.response?.response);
       }
       return resultOf<T>(progress[at]);
     });
@@ -173,7 +173,8 @@ export class Phases implements Flow {
   async respond(tx: unknown, response: OwnResponse): Promise<void> {
     const active = this.#inTransaction(tx, "op.respond");
     if (active.response !== undefined) throw new PhaseError("op.respond was called twice");
-    active.response = this.#execution.completion(storedResponseOf(response, this.#execution.policy));
+    const { policy, retentionMs } = this.#execution;
+    active.response = { kind: "complete", response: storedResponseOf(response, policy), retentionMs };
   }
 
   /** Runs one phase; one at a time, each name once. */
@@ -305,8 +306,10 @@ export class Phases implements Flow {
   }
 
   #commitOf(active: Active, progress: Progress): PhaseCommit {
-    const { messages, response } = active;
-    return { ...this.#standing(progress), messages, ...(response === undefined ? {} : { response }) };
+    const { messages, response: made } = active;
+    const commit = { ...this.#standing(progress), messages };
+    if (made === undefined) return commit;
+    return { ...commit, response: { ...made, response: this.#execution.storedForm(made.response) } };
   }
 
   /** What a crash means from now on: a call that must not be repeated may have happened. */

@@ -2,6 +2,8 @@ import { PhaseError } from "../core/errors.ts";
 import { downstreamKey, isOpen, type Phase, type Progress } from "../core/phase.ts";
 import type { Policy } from "../core/policy.ts";
 import type { RecordId, UnknownRecord } from "../core/record.ts";
+import { redacted } from "../core/redaction.ts";
+import type { StoredResponse } from "../core/response.ts";
 import type { Resolution } from "../core/store.ts";
 import { reasonCharactersMax, storableText } from "../core/text.ts";
 import { toJsonText } from "./json.ts";
@@ -76,7 +78,7 @@ export function questionOf(record: UnknownRecord, signal: AbortSignal): Reconcil
 export function resolutionOf(
   record: UnknownRecord,
   verdict: OutcomeVerdict,
-  policy: Pick<Policy, "replayHeaders" | "responseBytesMax" | "retentionMs">,
+  policy: Pick<Policy, "redact" | "replayHeaders" | "responseBytesMax" | "retentionMs">,
 ): Resolution | undefined {
   // Not for less than it was to be kept from the beginning, whichever route that was.
   const retentionMs = Math.max(policy.retentionMs, record.expiresAt - record.createdAt);
@@ -89,7 +91,7 @@ export function resolutionOf(
   });
   switch (verdict.kind) {
     case "completed":
-      return { kind: "complete", response: storedResponseOf(verdict.response, policy), retentionMs };
+      return { kind: "complete", response: answerOf(verdict.response, policy), retentionMs };
     case "effect-done":
       return goOn(
         "the external call has happened, and the operation goes on from there",
@@ -115,6 +117,20 @@ export function resolutionOf(
         `a verdict must be completed, effect-done, not-executed, resume or unknown, not ${JSON.stringify(verdict)}`,
       );
   }
+}
+
+/** Nobody gets this answer but retries, so nobody gets more than is stored of it. */
+function answerOf(
+  response: OwnResponse,
+  policy: Pick<Policy, "redact" | "replayHeaders" | "responseBytesMax">,
+): StoredResponse {
+  const stored = storedResponseOf(response, policy);
+  const { redact, responseBytesMax } = policy;
+  if (redact === undefined) return stored;
+  const onError = (cause: unknown) => {
+    throw new PhaseError("the route's redact could not be applied to the answer of a verdict", { cause });
+  };
+  return redacted(stored, redact, { responseBytesMax, onError });
 }
 
 function knownPhase(id: UnknownRecord, phase: Phase): KnownPhase {

@@ -6,15 +6,22 @@ import { reasonCharactersMax, storableText } from "../core/text.ts";
 /** A request, by its scope and key, or by its tenant and key where keys belong to tenants. */
 export type RequestName = RecordId | { readonly tenant: string; readonly key: string };
 
-/** Which request somebody speaks of, and who, as it can be stored. `verb` is what they called. */
+/**
+ * Which request somebody speaks of, and who, as it can be stored. `verb` is what they called; `named` says under which
+ * key a request is stored.
+ */
 export function saidBy(
   verb: string,
   { of, by }: { readonly of: RequestName; readonly by: string },
+  named: (id: RecordId) => RecordId = (id) => id,
 ): { readonly id: RecordId; readonly by: string } {
-  if (typeof by !== "string" || by === "") {
-    throw new ConfigError(`latchkey.${verb} needs to know who says so: by`);
-  }
-  return { id: recordIdOf(verb, of), by: storableText(by, reasonCharactersMax) };
+  return { by: speaker(verb, by), id: named(recordIdOf(verb, of)) };
+}
+
+/** Who says so, as it can be stored. */
+export function speaker(verb: string, by: unknown): string {
+  if (typeof by === "string" && by !== "") return storableText(by, reasonCharactersMax);
+  throw new ConfigError(`latchkey.${verb} needs to know who says so: by`);
 }
 
 function recordIdOf(verb: string, of: RequestName): RecordId {

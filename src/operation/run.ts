@@ -2,6 +2,7 @@ import { bufferOf } from "../core/bytes.ts";
 import { ConfigError, LatchkeyError, OperationRefusedError, StoreError } from "../core/errors.ts";
 import { fingerprintSelection } from "../core/fingerprint.ts";
 import { keyLengthMax, keyTimeMs } from "../core/key.ts";
+import { personalDataIn } from "../core/personal-key.ts";
 import type { Policy } from "../core/policy.ts";
 import { timelinessOf } from "../core/request-time.ts";
 import type { HeaderPair, StoredResponse } from "../core/response.ts";
@@ -45,6 +46,13 @@ export async function run<Tx, T>(
   work: (operation: Operation<Tx>) => T | Promise<T>,
 ): Promise<Jsonified<T>> {
   const { tenant, key, input } = checked(request);
+  const personal = policy.personalKeys === "refuse" ? personalDataIn(key) : undefined;
+  if (personal !== undefined) {
+    throw new ConfigError(
+      `the key of latchkey.run looks like it holds personal data (${personal}): use the id of a message or a job, or ` +
+        'personalKeys: "allow"',
+    );
+  }
   const name = policy.name ?? "";
   const fingerprint = fingerprintSelection({ method, path: name, selection: input ?? null });
   if (fingerprint.kind === "refused") {

@@ -65,7 +65,7 @@ describe("duplicates by tenant", () => {
     for (let index = 0; index < 20_000; index += 1) {
       const name = `t${Math.floor(next() ** 3 * 500)}`;
       truth.set(name, (truth.get(name) ?? 0) + 1);
-      sketch.add(name);
+      sketch.add(name, 1);
     }
     const entries = [...sketch.entries()];
     expect(entries).toHaveLength(50);

@@ -118,6 +118,25 @@ describe("somebody else who writes at this very moment", () => {
     expect((await writing).answers).toEqual([{ kind: "written" }]);
   });
 
+  it("goes through the notes by name: a batch that waits for one holds none that comes after it", async () => {
+    const notes = opened();
+    const names = ["order-1", "order-2"];
+    await notes.write(names.map((name) => first(name)));
+    const other = await database.pool().connect();
+    const take = (name: string) =>
+      other.query("UPDATE latchkey_notes SET version = 'v-theirs' WHERE name = $1", [name]);
+    await other.query("BEGIN");
+    await take("order-1");
+    const writing = notes.write(
+      [...names].reverse().map((name) => ({ name, expected: "v-1", note: { value: "", version: "v-2" } })),
+    );
+    await eventually(waitsForLock);
+    await take("order-2");
+    await other.query("COMMIT");
+    other.release();
+    expect((await writing).answers.map(({ kind }) => kind)).toEqual(["conflict", "conflict"]);
+  });
+
   async function waitsForLock(): Promise<boolean> {
     const rows = await database.query(
       "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",

@@ -150,7 +150,7 @@ function startOf({ max }: Limit): number {
 }
 
 /** For how long what is lent should last: twice as long as it takes until the next telling. */
-const demandMs = 200;
+const demandMs = 500;
 
 /** It may be free earlier than it was known to be, because others give back what they did not need. */
 const refusalMsMax = 1000;

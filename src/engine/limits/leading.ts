@@ -1,6 +1,6 @@
 import { isSettled } from "../../core/record.ts";
 import type { Reading } from "../../core/store.ts";
-import { type Arrival, modeOf, storeDownVerdict, type Verdict } from "../verdict.ts";
+import { type Arrival, modeOf, type Verdict } from "../verdict.ts";
 import type { Limits } from "./limits.ts";
 
 /** What the engine does for the first request of its key in this process. */
@@ -8,6 +8,8 @@ export interface Leading {
   /** Asks the store; what `heard` is told is what it said. */
   reserve(heard: (verdict: Verdict) => void): Promise<Verdict>;
   read(): Promise<Reading | undefined>;
+  /** What it means that the store did not answer. */
+  storeDown(): Verdict;
   conclude(verdict: Verdict): Verdict | Promise<Verdict>;
 }
 
@@ -35,7 +37,7 @@ function reserveTaken(limits: Limits, arrival: Arrival, leading: Leading): Promi
 
 async function lookFirst(limits: Limits, arrival: Arrival, leading: Leading): Promise<Verdict> {
   const reading = await leading.read();
-  if (reading === undefined) return leading.conclude(storeDownVerdict(arrival));
+  if (reading === undefined) return leading.conclude(leading.storeDown());
   if (isThere(reading)) {
     // Between the two questions it may have gone.
     return leading.reserve((verdict) => {

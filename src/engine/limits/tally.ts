@@ -200,10 +200,10 @@ function nameOf({ tenantScope }: TenantMeters): string {
 }
 
 /** How old what others know of this process may be. */
-const tellingMs = 100;
+const tellingMs = 250;
 
 /** A counter is not worth waiting for: after this, the process decides by itself. */
-const patienceMs = 500;
+const patienceMs = 1000;
 
 /** How long it then leaves the store alone. */
 const aloneMs = 1000;

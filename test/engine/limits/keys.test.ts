@@ -134,7 +134,7 @@ describe("a cap on stored bytes", () => {
     const shared = deployment({ storedBytes: 10_000 });
     const engine = only(shared);
     await settled(shared.clock, completed(engine, "large", "acme", "x".repeat(9_800)));
-    await shared.clock.advance(200);
+    await shared.clock.advance(300);
     const verdict = await settled(shared.clock, fresh(engine));
     expect(verdict).toMatchObject({ kind: "limited", refusal: { name: "storedBytes" } });
     expect((await settled(shared.clock, fresh(engine, { key: "large" }))).kind).toBe("replay");

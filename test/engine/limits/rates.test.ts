@@ -77,7 +77,7 @@ describe("a rate that several processes share", () => {
       expect(engine.limits?.lookUp({ tenant: "acme", tenantScope: "acme", isClaim: false })).toBeUndefined();
     }
     expect(shared.noteCalls()).toBe(0);
-    await shared.clock.advance(200);
+    await shared.clock.advance(300);
     const { notes } = await shared.store.notes.read(["limits:acme"]);
     expect(notes[0]?.value).toMatch(/looks:\w+\.a\|/);
   });
@@ -86,7 +86,7 @@ describe("a rate that several processes share", () => {
     const shared = deployment({ lookUps: { max: 1000, perMs: second } });
     const [engine] = shared.engines as [(typeof shared.engines)[number]];
     await settled(shared.clock, lookUp(engine));
-    await shared.clock.advance(200);
+    await shared.clock.advance(300);
     expect((await shared.store.notes.read(["limits:acme"])).notes[0]).toBeDefined();
     await shared.clock.advance(5 * second);
     expect((await shared.store.notes.read(["limits:acme"])).notes[0]).toBeUndefined();
@@ -171,21 +171,21 @@ describe("a store that does not answer about limits", () => {
     expect(shared.noteCalls()).toBeLessThanOrEqual(6);
   });
 
-  it("is not waited for: after half a second the process decides by itself", async () => {
+  it("is not waited for: after a second the process decides by itself", async () => {
     const shared = deployment({ newKeys: { max: 10, perMs: 60 * second } });
     const [engine] = shared.engines as [(typeof shared.engines)[number]];
     shared.noteFaults.push({ kind: "delay", ms: 4 * second });
     const askedAt = shared.clock.now();
     const verdict = await settled(shared.clock, fresh(engine));
     expect(verdict.kind).toBe("execute");
-    expect(shared.clock.now() - askedAt).toBeLessThan(600);
+    expect(shared.clock.now() - askedAt).toBeLessThan(1100);
   });
 
   it("hears of what was let in meanwhile when it is back, and once only if an answer was lost", async () => {
     const shared = deployment({ activeKeys: 1000 });
     const [engine] = shared.engines as [(typeof shared.engines)[number]];
     await settled(shared.clock, fresh(engine));
-    await shared.clock.advance(200);
+    await shared.clock.advance(300);
     shared.noteFaults.push({ kind: "failAfter" }, { kind: "failBefore" });
     for (let count = 0; count < 30; count += 1) {
       await settled(shared.clock, fresh(engine));

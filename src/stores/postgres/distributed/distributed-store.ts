@@ -107,7 +107,7 @@ export class DistributedStore<Tx> implements Store<Tx> {
   }
 
   resolve(id: RecordId, fence: number, resolution: Resolution, by: string): Promise<ResolveAnswer> {
-    return resolve(this.#records, id, fence, resolution, by);
+    return resolve(this.#records, id, { fence, resolution, by });
   }
 
   bust(id: RecordId, said: Bust): Promise<BustAnswer> {

@@ -5,14 +5,13 @@
 --#include record
 --#include writes
 
-local isSaid = {}
+local isAnyRemembered = false
 
 -- Fences do not go back, but whose they are is not kept: only a digest is.
 local function rememberFence(key, fence)
-  local tag, goesAt = tagOf(key), now + MEMORY_MS
-  setUntil(fenceKeyOf(key), textOf(fence), goesAt)
-  if not isSaid[tag] then setUntil(tag .. '@forgotten', '1', goesAt) end
-  isSaid[tag] = true
+  setUntil(fenceKeyOf(key), textOf(fence), now + MEMORY_MS)
+  if not isAnyRemembered then setUntil(forgottenKeyOf(key), '1', now + MEMORY_MS) end
+  isAnyRemembered = true
 end
 
 local function forget(key)

@@ -9,8 +9,8 @@
 --
 -- Keys of a bucket: <tag><name> a record · <tag>q<name> its request · @sweep, @resume, @unknown what workers look
 -- through, by when it is due · @windows, @softs the minutes in which records expire, @w<minute>, @s<minute> which ones
--- · @audit · <tag>f<digest> the fence of a record that was forgotten with its tenant, and @forgotten as long as there may
--- be one · <tag>n<name> a note · the channel !
+-- · @audit · <tag>f<digest> the fence of a record that was forgotten with its tenant · @forgotten as long as there may be
+-- one, on a single server of whichever bucket · <tag>n<name> a note · the channel !
 --#include clock
 local TAG_BYTES, PUBLISH, AUDIT_MAX = tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local IS_CLUSTER = PUBLISH == 'SPUBLISH'
@@ -66,6 +66,11 @@ end
 
 local function fenceKeyOf(key)
   return tagOf(key) .. 'f' .. redis.sha1hex(nameOf(key))
+end
+
+local function forgottenKeyOf(key)
+  local tag = tagOf(key)
+  return (IS_CLUSTER and tag or string.match(tag, '^(.*):')) .. '@forgotten'
 end
 
 local function later(...)

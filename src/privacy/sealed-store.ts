@@ -1,0 +1,342 @@
+import type { AuditEntry, AuditQuery } from "../core/audit.ts";
+import { ConfigError, UnreadableError } from "../core/errors.ts";
+import type { Notes } from "../core/notes.ts";
+import type { RecordId, UnknownRecord } from "../core/record.ts";
+import type { StoredResponse } from "../core/response.ts";
+import { tenantScopeOf } from "../core/scope.ts";
+import type {
+  Advance,
+  Bust,
+  BustAnswer,
+  Capabilities,
+  ClaimOptions,
+  Expiry,
+  ForgetCounts,
+  ForgetOptions,
+  HeartbeatAnswer,
+  Lease,
+  PhaseCommit,
+  Reading,
+  ReapCounts,
+  RenewAnswer,
+  Replay,
+  Reservation,
+  ReserveRequest,
+  Resolution,
+  ResolveAnswer,
+  Resumable,
+  ResumableClaim,
+  SettleAnswer,
+  Settlement,
+  Store,
+  SweepCounts,
+  TransactAnswer,
+  UnknownCounts,
+} from "../core/store.ts";
+import { whenKnown } from "../core/when-known.ts";
+import { overheadBytesMax, type SealingKey } from "./envelope.ts";
+import { KeyRing } from "./key-ring.ts";
+import { NoteSecrets } from "./note-secrets.ts";
+import { Opener } from "./opener.ts";
+import { type OnUnreadable, SealedOutbox } from "./sealed-outbox.ts";
+import { sealMessage, sealProgress, sealRequest, sealResponse, sealUnclaimed } from "./sealing.ts";
+import { shredded, TenantKeys } from "./tenant-keys.ts";
+
+export interface SealedStoreOptions {
+  readonly ring: KeyRing;
+  /** Of the process, for how long a tenant's secret is kept in memory. */
+  readonly now: () => number;
+  readonly onUnreadable: OnUnreadable;
+}
+
+/** What can be done about a tenant's secret. */
+export interface Shredding {
+  /** Whether each tenant has a key of its own. */
+  readonly hasTenantKeys: boolean;
+  /** Makes everything that was sealed for a tenant unreadable, for good. */
+  shredTenant(tenantScope: string): Promise<void>;
+  /** Seals a tenant's secret with the current key, if another one has sealed it. */
+  resealTenant(tenantScope: string): Promise<void>;
+}
+
+/** The store that seals with this ring; undefined if there is none. */
+export function sealedStore<Tx>(
+  store: Store<Tx>,
+  ring: KeyRing | undefined,
+  options: Omit<SealedStoreOptions, "ring">,
+): SealedStore<Tx> | undefined {
+  if (ring === undefined) return undefined;
+  if (ring instanceof KeyRing) return new SealedStore(store, { ring, ...options });
+  throw new ConfigError("encryption must be made with keyRing([{ id, secret }])");
+}
+
+/**
+ * Any store, with everything sealed that a client or a handler has said. Whatever cannot be opened is an
+ * `UnreadableError`: it is answered with nothing, and nothing is executed because of it.
+ */
+export class SealedStore<Tx> implements Store<Tx>, Shredding {
+  readonly name: string;
+  readonly capabilities: Capabilities;
+  readonly notes: Notes;
+  readonly transact?: NonNullable<Store<Tx>["transact"]>;
+  readonly outbox?: SealedOutbox;
+  readonly watch?: NonNullable<Store["watch"]>;
+  readonly onOwnershipLost?: NonNullable<Store["onOwnershipLost"]>;
+  readonly onBusted?: NonNullable<Store["onBusted"]>;
+  readonly bustGeneration?: NonNullable<Store["bustGeneration"]>;
+  readonly #inner: Store<Tx>;
+  readonly #ring: KeyRing;
+  readonly #keys: TenantKeys;
+  readonly #opener: Opener;
+  readonly #onUnreadable: OnUnreadable;
+  readonly #bodyBytesMax: number;
+
+  constructor(inner: Store<Tx>, { ring, now, onUnreadable }: SealedStoreOptions) {
+    this.name = inner.name;
+    this.notes = inner.notes;
+    this.#bodyBytesMax = inner.capabilities.responseBytesMax;
+    const responseBytesMax = this.#bodyBytesMax - overheadBytesMax - headersBytes;
+    this.capabilities = { ...inner.capabilities, responseBytesMax };
+    this.#inner = inner;
+    this.#ring = ring;
+    const secrets = ring.tenantSecrets ?? new NoteSecrets(inner.notes, ring);
+    this.#keys = new TenantKeys({ ring, secrets, now });
+    this.#opener = new Opener(ring, this.#keys);
+    this.#onUnreadable = onUnreadable;
+    const { transact, outbox, watch, onOwnershipLost, onBusted, bustGeneration } = inner;
+    // Binding loses the type of a generic method.
+    if (transact !== undefined) this.transact = this.#transactIn(transact.bind(inner) as typeof transact);
+    if (outbox !== undefined) this.outbox = new SealedOutbox(outbox, this.#opener, onUnreadable);
+    if (watch !== undefined) this.watch = watch.bind(inner);
+    if (onOwnershipLost !== undefined) this.onOwnershipLost = onOwnershipLost.bind(inner);
+    if (onBusted !== undefined) this.onBusted = onBusted.bind(inner);
+    if (bustGeneration !== undefined) this.bustGeneration = bustGeneration.bind(inner);
+  }
+
+  get hasTenantKeys(): boolean {
+    return this.#ring.perTenant;
+  }
+
+  shredTenant(tenantScope: string): Promise<void> {
+    return this.#keys.remove(tenantScope);
+  }
+
+  resealTenant(tenantScope: string): Promise<void> {
+    return this.#keys.reseal(tenantScope);
+  }
+
+  reserve(request: ReserveRequest): Promise<Reservation> {
+    // The key comes first: whoever could not seal an outcome must not begin.
+    const key = this.#sealingKey(request);
+    return key instanceof Promise
+      ? key.then((known) => this.#reserve(request, known))
+      : this.#reserve(request, key);
+  }
+
+  settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
+    if (settlement.kind !== "complete") return this.#inner.settle(lease, settlement);
+    const settle = (key: SealingKey) =>
+      this.#inner.settle(lease, this.#sealedCompletion(key, lease, settlement));
+    const key = this.#sealingKey(lease);
+    return key instanceof Promise ? key.then(settle) : settle(key);
+  }
+
+  renew(leases: readonly Lease[], leaseMs: number): Promise<readonly HeartbeatAnswer[]> {
+    return this.#inner.renew(leases, leaseMs);
+  }
+
+  async advance(lease: Lease, { progress, onCrash }: Advance): Promise<RenewAnswer> {
+    const sealed = sealProgress(await this.#sealingKey(lease), lease, progress);
+    return this.#inner.advance(lease, { progress: sealed, onCrash });
+  }
+
+  async read(id: RecordId): Promise<Reading> {
+    const reading = await this.#inner.read(id);
+    return reading.record === undefined
+      ? reading
+      : { ...reading, record: await this.#opener.record(reading.record) };
+  }
+
+  sweep(options: { readonly limit: number; readonly unclaimed: StoredResponse }): Promise<SweepCounts> {
+    const unclaimed = sealUnclaimed(this.#ring.currentKey, options.unclaimed);
+    return this.#inner.sweep({ ...options, unclaimed });
+  }
+
+  async claimResumable(options: ClaimOptions): Promise<ResumableClaim> {
+    const { claimed, gaveUp } = await this.#inner.claimResumable(options);
+    return { claimed: await this.#readable(claimed, (resumable) => this.#openResumable(resumable)), gaveUp };
+  }
+
+  async claimUnknown(options: Omit<ClaimOptions, "attemptsMax">): Promise<readonly UnknownRecord[]> {
+    const claimed = await this.#inner.claimUnknown(options);
+    return this.#readable(claimed, async (record) => {
+      const { progress } = await this.#opener.progress(record, record.progress);
+      return { ...record, progress };
+    });
+  }
+
+  async resolve(id: RecordId, fence: number, resolution: Resolution, by: string): Promise<ResolveAnswer> {
+    const sealed = await this.#sealedResolution(id, resolution);
+    return this.#inner.resolve(id, fence, sealed, by);
+  }
+
+  bust(id: RecordId, bust: Bust): Promise<BustAnswer> {
+    return this.#inner.bust(id, bust);
+  }
+
+  audit(query: AuditQuery): Promise<readonly AuditEntry[]> {
+    return this.#inner.audit(query);
+  }
+
+  reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
+    return this.#inner.reap(options);
+  }
+
+  forgetTenant(options: ForgetOptions): Promise<ForgetCounts> {
+    return this.#inner.forgetTenant(options);
+  }
+
+  unknownCounts(): Promise<UnknownCounts> {
+    return this.#inner.unknownCounts();
+  }
+
+  close(): Promise<void> {
+    return this.#inner.close();
+  }
+
+  #sealingKey({ scope }: Pick<RecordId, "scope">): SealingKey | Promise<SealingKey> {
+    return this.#keys.sealing(tenantScopeOf(scope));
+  }
+
+  #reserve(request: ReserveRequest, key: SealingKey): Promise<Reservation> {
+    const { request: kept } = request;
+    const asked = kept === undefined ? request : { ...request, request: sealRequest(key, request, kept) };
+    return this.#inner.reserve(asked).then((reservation) => this.#openReservation(request, reservation));
+  }
+
+  #openReservation(request: ReserveRequest, reservation: Reservation): Reservation | Promise<Reservation> {
+    switch (reservation.kind) {
+      case "replay":
+        return whenKnown(
+          this.#opener.response(request, reservation.response),
+          (response): Replay => ({ ...reservation, response }),
+        );
+      case "execute":
+        return reservation.progress.length === 0 ? reservation : this.#openExecution(request, reservation);
+      case "inFlight":
+      case "pending":
+      case "absent":
+      case "mismatch":
+      case "unknown":
+        return reservation;
+      default:
+        return reservation satisfies never;
+    }
+  }
+
+  /** What earlier attempts have done has to be known before the next one may go on; otherwise it is given back. */
+  async #openExecution(
+    request: ReserveRequest,
+    execution: Extract<Reservation, { kind: "execute" }>,
+  ): Promise<Reservation> {
+    const { lease } = execution;
+    try {
+      const { progress, isShredded } = await this.#opener.progress(request, execution.progress);
+      if (!isShredded) return { ...execution, progress };
+    } catch (error) {
+      if (!(error instanceof UnreadableError)) throw error;
+      const { retentionMs, request: kept } = request;
+      await this.#inner.settle(lease, {
+        kind: "release",
+        reason: "what is recorded of this operation could not be opened by the process that came to it",
+        retentionMs,
+        ...(kept === undefined ? {} : { resumeAfterMs: unreadableRetryMs }),
+      });
+      throw error;
+    }
+    const { reconcileAfterMs } = request;
+    const reason = "what is recorded of this operation was made unreadable with everything of its tenant";
+    await this.#inner.settle(lease, { kind: "suspend", reason, reconcileAfterMs });
+    return { kind: "unknown", retryAfterMs: reconcileAfterMs, discovered: true };
+  }
+
+  async #openResumable({ record, request }: Resumable): Promise<Resumable> {
+    const opened = await this.#opener.request(record, request);
+    const { progress, isShredded } = await this.#opener.progress(record, record.progress);
+    if (opened === shredded || isShredded) {
+      throw new UnreadableError(
+        "a request that waits for a worker was made unreadable with everything of its tenant",
+      );
+    }
+    return { record: { ...record, progress }, request: opened };
+  }
+
+  /** One that cannot be opened must not keep the others from being worked on. It is hidden for its back-off. */
+  async #readable<T>(claimed: readonly T[], opened: (one: T) => Promise<T>): Promise<T[]> {
+    const readable: T[] = [];
+    for (const one of claimed) {
+      try {
+        readable.push(await opened(one));
+      } catch (error) {
+        this.#onUnreadable("claim", error);
+      }
+    }
+    return readable;
+  }
+
+  #transactIn(transact: NonNullable<Store<Tx>["transact"]>): NonNullable<Store<Tx>["transact"]> {
+    return async <T>(
+      lease: Lease,
+      work: (tx: Tx) => T | Promise<T>,
+      commit: (result: T) => PhaseCommit,
+    ): Promise<TransactAnswer<T>> => {
+      // Asked for before the transaction begins, which may keep its connection from answering anything else.
+      const key = await this.#sealingKey(lease);
+      return transact(lease, work, (result) => this.#sealedCommit(key, lease, commit(result)));
+    };
+  }
+
+  #sealedCommit(key: SealingKey, lease: Lease, commit: PhaseCommit): PhaseCommit {
+    const { progress, response, messages } = commit;
+    return {
+      ...commit,
+      progress: sealProgress(key, lease, progress),
+      messages: messages.map((message) => {
+        // A message is its operation's. One of another tenant's could not be opened with this one's key.
+        const isOwn = tenantScopeOf(message.scope) === tenantScopeOf(lease.scope);
+        return sealMessage(isOwn ? key : this.#ring.currentKey, message);
+      }),
+      ...(response === undefined ? {} : { response: this.#sealedCompletion(key, lease, response) }),
+    };
+  }
+
+  #sealedCompletion(
+    key: SealingKey,
+    id: RecordId,
+    { kind, response, retentionMs }: Extract<Settlement, { kind: "complete" }>,
+  ): Extract<Settlement, { kind: "complete" }> {
+    return { kind, response: sealResponse(key, id, response, this.#bodyBytesMax), retentionMs };
+  }
+
+  async #sealedResolution(id: RecordId, resolution: Resolution): Promise<Resolution> {
+    switch (resolution.kind) {
+      case "complete":
+        return this.#sealedCompletion(await this.#sealingKey(id), id, resolution);
+      case "release":
+        return {
+          ...resolution,
+          progress: sealProgress(await this.#sealingKey(id), id, resolution.progress),
+        };
+      case "escalate":
+        return resolution;
+      default:
+        return resolution satisfies never;
+    }
+  }
+}
+
+/** What is left free for the headers, which are sealed together with the body. */
+const headersBytes = 8192;
+
+/** Another process may have the key, and a process that was given it is restarted within some minutes. */
+const unreadableRetryMs = 60_000;
