@@ -189,4 +189,24 @@ describe("one key, one tenant and two sessions", () => {
       }
     },
   );
+
+  it("is told apart also where keys are stored as digests", async () => {
+    const service = await startService({
+      store: memoryStore(),
+      latchkey: { hashKeys: "0123456789abcdef0123456789abcdef" },
+      policy: { binding: (req) => req.get("x-session") },
+    });
+    try {
+      const owner = { ...victim, session: "s1" };
+      const thief = { ...victim, session: "s2" };
+      const first = await service.pay(owner, "k");
+      expect((await service.pay(owner, "k")).text).toBe(first.text);
+      expect((await service.status(owner, "k")).text).toBe(first.text);
+      expect(codeOf(await service.pay(thief, "k"))).toBe("key-reused");
+      expect(codeOf(await service.status(thief, "k"))).toBe("key-not-found");
+      expect(service.paid).toHaveLength(1);
+    } finally {
+      await service.close();
+    }
+  });
 });
