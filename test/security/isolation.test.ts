@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -193,7 +194,7 @@ describe("one key, one tenant and two sessions", () => {
   it("is told apart also where keys are stored as digests", async () => {
     const service = await startService({
       store: memoryStore(),
-      latchkey: { hashKeys: "0123456789abcdef0123456789abcdef" },
+      latchkey: { hashKeys: randomBytes(32) },
       policy: { binding: (req) => req.get("x-session") },
     });
     try {
