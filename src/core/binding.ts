@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import { framed } from "./framed.ts";
 import type { RecordId } from "./record.ts";
 
 /**
@@ -26,12 +27,10 @@ const separator = ".";
 
 /**
  * What is stored in place of the session. It names none, and the marks of two records of one session have nothing in
- * common: the record's own name is part of it. Each field has its length before it.
+ * common: the record's own name is part of it.
  */
 export function bindingMark({ scope, key }: RecordId, session: string): string {
-  const framed = [domain, scope, key, session].map((field) => `${field.length}:${field}`).join("");
-  // Not UTF-8, in which all halves of surrogate pairs are one and the same.
-  return hash("sha256", Buffer.from(framed, "utf16le"), "base64url");
+  return hash("sha256", framed([domain, scope, key, session]), "base64url");
 }
 
 const domain = "latchkey binding 1";

@@ -1,5 +1,6 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { ConfigError } from "./errors.ts";
+import { framed } from "./framed.ts";
 
 /** Shared by a service and its clients; as text, its UTF-8 bytes count. */
 export type Secret = string | Uint8Array;
@@ -66,15 +67,10 @@ export function complaintAboutSecret(secret: unknown): string | undefined {
 /** 128 bits: what nobody guesses. */
 const secretBytesMin = 16;
 
-/** Each field with its length before it: whatever is in one, it cannot be read as the beginning of the next. */
 function signatureOf(secret: Secret, { tenant, key, seconds }: SignedTime): Buffer {
-  const mac = createHmac("sha256", secret);
-  for (const field of [domain, tenant, key, seconds]) {
-    // Not UTF-8, in which all halves of surrogate pairs are one and the same.
-    const bytes = Buffer.from(field, "utf16le");
-    mac.update(`${bytes.byteLength}:`).update(bytes);
-  }
-  return mac.digest();
+  return createHmac("sha256", secret)
+    .update(framed([domain, tenant, key, seconds]))
+    .digest();
 }
 
 /** So that a signature made for something else with the same secret is none of this. */

@@ -138,12 +138,7 @@ export class Engine {
    * is sick.
    */
   read(id: RecordId): Promise<Reading | undefined> {
-    return this.#line.look(this.named(id));
-  }
-
-  /** What a client's key is called in the store, and in events. */
-  named({ scope, key }: RecordId): RecordId {
-    return { scope, key: this.#options.nameOf?.({ scope, key }) ?? key };
+    return this.#line.look({ scope: id.scope, key: this.#options.nameOf?.(id) ?? id.key });
   }
 
   /** When those who were not answered should come again; undefined unless it is known. */

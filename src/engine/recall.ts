@@ -1,5 +1,6 @@
 import { decide } from "../core/decide.ts";
 import type { IdempotencyRecord } from "../core/record.ts";
+import type { Reading } from "../core/store.ts";
 import type { Engine } from "./engine.ts";
 import { type Arrival, inFlightRetryAfterMs, outcomeOf, type Verdict } from "./verdict.ts";
 
@@ -8,9 +9,13 @@ import { type Arrival, inFlightRetryAfterMs, outcomeOf, type Verdict } from "./v
  * anything; `late` where there is none; `due` for a worker, where the record waits for one.
  */
 export async function recall(engine: Engine, arrival: Arrival): Promise<Verdict | "late" | "due"> {
-  const recalled = await verdictOf(engine, arrival);
-  if (typeof recalled !== "string" && engine.events.areHeard) {
-    const { scope, key } = engine.named(arrival);
+  const reading = await engine.read(arrival);
+  // Also where the route runs without a store: what is old is not run without knowing.
+  if (reading === undefined) return { kind: "storeDown" };
+  const recalled = verdictOf(reading, arrival);
+  if (typeof recalled !== "string" && reading.record !== undefined && engine.events.areHeard) {
+    // By the name that it is stored under, which may be a digest of what the client sent.
+    const { scope, key } = reading.record;
     const outcome = outcomeOf(recalled);
     engine.events.emit({
       type: "reserved",
@@ -25,11 +30,7 @@ export async function recall(engine: Engine, arrival: Arrival): Promise<Verdict 
   return recalled;
 }
 
-async function verdictOf(engine: Engine, arrival: Arrival): Promise<Verdict | "late" | "due"> {
-  const reading = await engine.read(arrival);
-  // Also where the route runs without a store: what is old is not run without knowing.
-  if (reading === undefined) return { kind: "storeDown" };
-  const { record, now } = reading;
+function verdictOf({ record, now }: Reading, arrival: Arrival): Verdict | "late" | "due" {
   const decision = decide(record, { fingerprint: arrival.fingerprint, mode: "execute" }, now);
   switch (decision.kind) {
     case "replay":

@@ -5,6 +5,7 @@ import {
   type ConfigError,
   createLatchkey,
   currentOperation,
+  type LatchkeyOptions,
   type PolicyInput,
   signRequestTime,
 } from "../../src/index.ts";
@@ -16,7 +17,10 @@ const hour = 60 * minute;
 const header = "Idempotency-First-Sent";
 
 /** A payments API whose clock is turned by hand. */
-function service(policy: PolicyInput, handler?: () => Response | Promise<Response>) {
+function service(
+  policy: PolicyInput & Pick<LatchkeyOptions, "hashKeys">,
+  handler?: () => Response | Promise<Response>,
+) {
   const clock = manualClock({ startMs: Date.UTC(2026, 5, 1) });
   let isDown = false;
   const store = faultyStore({
@@ -210,6 +214,18 @@ describe("a request that is too old to be run", () => {
     await api.latchkey.sweep();
     expect(await codeOf(await api.post(key))).toBe("outcome-unknown");
     expect(api.ran).toHaveLength(1);
+  });
+
+  it("is found, and told of, by the digest of its key where keys are stored as such", async () => {
+    const api = service({ requestAgeMsMax: minute, hashKeys: randomBytes(32) });
+    const key = uuidV7(api.clock.now());
+    await api.post(key);
+    await api.clock.advance(2 * minute);
+    const told: string[] = [];
+    api.latchkey.subscribe((event) => told.push(JSON.stringify(event)));
+    expect((await api.post(key)).headers.get("idempotency-replayed")).toBe("true");
+    expect(told.filter((event) => event.includes('"replay"'))).toHaveLength(1);
+    expect(told.join()).not.toContain(key);
   });
 
   it("is refused with another body as it is while it is young", async () => {

@@ -1,11 +1,15 @@
+import { randomBytes } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import pg from "pg";
 import { afterEach, describe, expect, it } from "vitest";
 import type { PolicyInput, RecordState, Store } from "../../src/index.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
+import { migrate, postgresStore } from "../../src/stores/postgres/store.ts";
 import { sqliteStore } from "../../src/stores/sqlite/store.ts";
 import { until } from "../adapters/harness.ts";
+import { freshDatabase } from "../support/database.ts";
 import { codeOf, type Service, type ServiceOptions, seen, startService } from "./service.ts";
 
 /** Every state of a record, and how the victim's request comes to it. */
@@ -32,9 +36,22 @@ function own(tenant: string, res: Parameters<NonNullable<ServiceOptions["handler
   res.status(201).json({ paidBy: tenant, ...(tenant === victim.tenant ? { secret } : {}) });
 }
 
-const stores: Readonly<Record<string, (folder: string) => Store>> = {
+/** Each is closed with its service; what else has to be cleared away is pushed onto `closing`. */
+const stores: Readonly<Record<string, (closing: (() => unknown)[]) => Store | Promise<Store>>> = {
   memory: () => memoryStore(),
-  SQLite: (folder) => sqliteStore(join(folder, "latchkey.db")),
+  SQLite(closing) {
+    const folder = mkdtempSync(join(tmpdir(), "latchkey-security-"));
+    closing.push(() => rmSync(folder, { recursive: true, force: true }));
+    return sqliteStore(join(folder, "latchkey.db")) as Store;
+  },
+  async Postgres(closing) {
+    const database = await freshDatabase();
+    closing.push(() => database.drop());
+    const pool = new pg.Pool({ connectionString: database.url, max: 4 });
+    closing.push(() => pool.end());
+    await migrate(pool);
+    return postgresStore(pool) as Store;
+  },
 };
 
 describe.each(Object.entries(stores))("one key and two tenants on %s", (_name, open) => {
@@ -44,11 +61,9 @@ describe.each(Object.entries(stores))("one key and two tenants on %s", (_name, o
   });
 
   async function start(state: RecordState): Promise<Service> {
-    const folder = mkdtempSync(join(tmpdir(), "latchkey-security-"));
-    closing.push(() => rmSync(folder, { recursive: true, force: true }));
     const { policy, handler = ({ tenant }, res) => own(tenant, res) } = states[state];
     const service = await startService({
-      store: open(folder) as Store,
+      store: await open(closing),
       latchkey: { expiry: "soft" },
       handler,
       ...(policy === undefined ? {} : { policy }),
@@ -175,4 +190,24 @@ describe("one key, one tenant and two sessions", () => {
       }
     },
   );
+
+  it("is told apart also where keys are stored as digests", async () => {
+    const service = await startService({
+      store: memoryStore(),
+      latchkey: { hashKeys: randomBytes(32) },
+      policy: { binding: (req) => req.get("x-session") },
+    });
+    try {
+      const owner = { ...victim, session: "s1" };
+      const thief = { ...victim, session: "s2" };
+      const first = await service.pay(owner, "k");
+      expect((await service.pay(owner, "k")).text).toBe(first.text);
+      expect((await service.status(owner, "k")).text).toBe(first.text);
+      expect(codeOf(await service.pay(thief, "k"))).toBe("key-reused");
+      expect(codeOf(await service.status(thief, "k"))).toBe("key-not-found");
+      expect(service.paid).toHaveLength(1);
+    } finally {
+      await service.close();
+    }
+  });
 });
