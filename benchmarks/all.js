@@ -27,6 +27,8 @@ const questions = [
   { file: "sqlite-throughput.js", expectedSeconds: 40 },
   { file: "http-overhead.js", expectedSeconds: 105 },
   { file: "http-postgres.js", expectedSeconds: 32 },
+  { file: "guards.js", expectedSeconds: 60 },
+  { file: "spray.js", expectedSeconds: 65 },
   { file: "fingerprint.js", expectedSeconds: 16 },
   { file: "footprint.js", expectedSeconds: 15 },
   { file: "outbox.js", expectedSeconds: 20, settings: { MESSAGES: "20000" } },
@@ -108,7 +110,7 @@ async function write() {
 
 /** What whoever wants the same results has to set. */
 function changedSettings() {
-  return ["ROUNDS", "SECONDS", "KEYS", "FEW_ROWS", "ROWS", "MESSAGES"]
+  return ["ROUNDS", "SECONDS", "KEYS", "SPRAY_KEYS", "SPRAY_RATE", "FEW_ROWS", "ROWS", "MESSAGES"]
     .filter((name) => process.env[name])
     .map((name) => `${name}=${process.env[name]}`);
 }

@@ -12,6 +12,7 @@ export {
   type RefusalCode,
   StoreBusyError,
   StoreError,
+  StoreRefusedError,
   UnreadableError,
   UnverifiedError,
 } from "./core/errors.ts";
@@ -30,6 +31,8 @@ export type { Policy, PolicyInput, Profile } from "./core/policy.ts";
 export type { Problem, ProblemCode, RetryAdvice } from "./core/problem.ts";
 export type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "./core/record.ts";
 export type { Redaction } from "./core/redaction.ts";
+export type { RequestTime, RequestTimeHeader, SecretsOfTenant } from "./core/request-time.ts";
+export { type Secret, signRequestTime } from "./core/request-time-signature.ts";
 export type { CapturedResponse, HeaderPair, OmittedBecause, StoredResponse } from "./core/response.ts";
 export type { ScopePolicy } from "./core/scope.ts";
 export type {
@@ -65,13 +68,19 @@ export type {
   UnknownCounts,
 } from "./core/store.ts";
 export type { StoredRequest } from "./core/stored-request.ts";
+export type { BreakerOptions } from "./engine/breaker.ts";
 export type { EventListener, LatchkeyEvent } from "./engine/events.ts";
+export type { LimitsOptions, Rate, TenantLimits } from "./engine/limits/options.ts";
+export type { Logger, LogKeys } from "./engine/logging.ts";
 export type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 export type { Runtime } from "./engine/runtime.ts";
+export { asRecorded, type Binding, type BindingOf } from "./http/binding.ts";
 export type { RoutePolicy } from "./http/gate.ts";
 export type { FingerprintRequest } from "./http/request.ts";
+export type { StatusOptions } from "./http/status.ts";
 export {
   createLatchkey,
+  type Health,
   type Latchkey,
   type LatchkeyOptions,
   type ResolveRequest,

@@ -5,8 +5,11 @@ import { keepsRequest, type Policy, type PolicyInput, resolvePolicy } from "./co
 import { defaultProblemTypeBase, problem } from "./core/problem.ts";
 import type { StoredResponse } from "./core/response.ts";
 import type { Expiry, ReapCounts, ResolveAnswer, Store, SweepCounts } from "./core/store.ts";
+import type { BreakerOptions } from "./engine/breaker.ts";
 import { Engine } from "./engine/engine.ts";
-import type { EventListener } from "./engine/events.ts";
+import type { BreakerState, EventListener } from "./engine/events.ts";
+import type { LimitsOptions } from "./engine/limits/options.ts";
+import { eventLog, type Logger, type LogKeys } from "./engine/logging.ts";
 import type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 import { type Runtime, systemRuntime } from "./engine/runtime.ts";
 import { type Busted, type BustRequest, bust } from "./operation/busting.ts";
@@ -53,6 +56,10 @@ export interface LatchkeyOptions<Tx = unknown> extends PolicyInput {
    * tells every process at once when a key is busted; off unless it is given, `{}` for the default limits.
    */
   readonly cache?: ReplayCacheOptions;
+  /** What each tenant may do, in all processes together; left out, everything. */
+  readonly limits?: LimitsOptions;
+  /** When a store that is sick is left alone for a while; `false` for never. */
+  readonly breaker?: BreakerOptions | false;
   /** Whether expired records are deleted, or kept without their response for audit. */
   readonly expiry?: Expiry;
   /** Where the status resource is mounted; needed for `onInFlight: "accept"`. */
@@ -70,6 +77,10 @@ export interface LatchkeyOptions<Tx = unknown> extends PolicyInput {
   readonly hashKeys?: Uint8Array | string;
   /** Called with everything that happens. */
   readonly onEvent?: EventListener;
+  /** Where everything that is out of the ordinary is logged, one line each; of pino's shape. */
+  readonly logger?: Logger;
+  /** Whether keys and scopes are logged as they are; `"plain"` if left out. */
+  readonly logKeys?: LogKeys;
   /** Clock, timers and randomness; for tests. */
   readonly runtime?: Runtime;
 }
@@ -88,6 +99,15 @@ export interface ResolveRequest {
   readonly by: string;
   /** Checks the signature of whoever says so; nothing is changed unless it answers true. */
   readonly verify?: () => boolean | Promise<boolean>;
+}
+
+export interface Health {
+  /** The name of the store. */
+  readonly store: string;
+  /** While it is not `closed`, requests that need the store are answered 503, but for a few. */
+  readonly breaker: BreakerState | "off";
+  /** Since when, on this process's clock. */
+  readonly since: number | undefined;
 }
 
 /** The idempotency layer of one process. Made once, mounted on any number of routes. */
@@ -116,6 +136,8 @@ export class Latchkey<Tx = unknown> {
       leaseMs,
       storeTimeoutMs,
       cache,
+      limits,
+      breaker,
       expiry,
       statusPath,
       problemTypeBase,
@@ -123,6 +145,8 @@ export class Latchkey<Tx = unknown> {
       encryption,
       hashKeys,
       onEvent,
+      logger,
+      logKeys,
       runtime,
       ...policy
     } = options;
@@ -174,9 +198,12 @@ export class Latchkey<Tx = unknown> {
       leaseMs: lease,
       storeTimeoutMs: storeTimeout,
       cache,
+      limits,
+      breaker,
       nameOf: this.#hashedKeys?.nameOf,
     });
     if (onEvent !== undefined) this.subscribe(onEvent);
+    if (logger !== undefined) this.subscribe(eventLog({ logger, logKeys }, this.engine.runtime));
     this.#runPolicy = runPolicyOf(this.policy());
   }
 
@@ -196,6 +223,12 @@ export class Latchkey<Tx = unknown> {
       );
     }
     return policy;
+  }
+
+  /** Whether requests can be served, for a readiness probe. Asks nobody. */
+  health(): Health {
+    const { breaker } = this.engine;
+    return { store: this.store.name, breaker: breaker?.state ?? "off", since: breaker?.since };
   }
 
   /** Calls `listener` with everything that happens from now on; returns how to stop it. */

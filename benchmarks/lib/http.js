@@ -1,13 +1,14 @@
 import { once } from "node:events";
 import autocannon from "autocannon";
 import { startChild } from "./child.js";
+import { callerHeaders } from "./guards.js";
 import { order } from "./payload.js";
 import { seconds } from "./settings.js";
 
 /** @typedef {"express" | "fastify" | "hono"} Framework */
 /**
  * @typedef {"bare" | "latchkey" | "latchkey-postgres" | "latchkey-postgres-plain" | "plain-statements"
- *   | "express-idempotency" | "node-idempotency"} Protection
+ *   | "express-idempotency" | "node-idempotency" | import("./guards.js").Guarded} Protection
  */
 /** @typedef {"fresh" | "replay"} Keys */
 /** @typedef {{ rate: number, p50: number, p99: number, cpu: number }} HttpSample per second, ms, ms, µs per request */
@@ -102,5 +103,5 @@ function shoot(url, { keys, connections, duration }) {
  */
 function headers(keys) {
   const key = keys === "replay" ? "one-and-the-same-key-for-everybody" : "[<id>]-fresh-key";
-  return { "content-type": "application/json", "idempotency-key": key, "x-id": "[<id>]" };
+  return { "content-type": "application/json", "idempotency-key": key, "x-id": "[<id>]", ...callerHeaders };
 }

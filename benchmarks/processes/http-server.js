@@ -11,6 +11,7 @@ import { idempotent as honoIdempotent } from "latchkey/hono";
 import { memoryStore } from "latchkey/memory";
 import { migrate, postgresStore } from "latchkey/postgres";
 import { plainPool, poolOn, withoutGroupCommit } from "../lib/contenders.js";
+import { guardedLatchkey, guardedRoute, isGuarded } from "../lib/guards.js";
 import { charge } from "../lib/payload.js";
 import { expressPeer, nodeIdempotencyGlue } from "./peers.js";
 
@@ -46,8 +47,10 @@ async function onExpress() {
 
 async function onFastify() {
   const app = Fastify();
-  if (isLatchkey(protection)) await app.register(fastifyIdempotent(await latchkeyFor(protection)));
-  else if (protection === "plain-statements") await addPlainStatements(app);
+  if (isLatchkey(protection)) {
+    await app.register(fastifyIdempotent(await latchkeyFor(protection), guardedRoute(protection)));
+  }
+  if (protection === "plain-statements") await addPlainStatements(app);
   app.post("/charges", async (_request, reply) => {
     reply.code(201);
     return charge;
@@ -76,6 +79,7 @@ function isLatchkey(name) {
 
 /** @param {Protection} name */
 async function latchkeyFor(name) {
+  if (isGuarded(name)) return guardedLatchkey(name, databaseUrl);
   if (name === "latchkey") {
     // A short retention keeps the memory of a long run flat; the reaper is part of what is measured.
     const latchkey = createLatchkey({ store: memoryStore(), tenant: "single", retentionMs: 2_000 });

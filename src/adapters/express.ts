@@ -3,7 +3,7 @@ import { Gate, type RoutePolicy } from "../http/gate.ts";
 import { nodeRequest } from "../http/node-request.ts";
 import { captureNodeResponse, writeNodeAnswer } from "../http/node-response.ts";
 import { peek } from "../http/peek.ts";
-import { answerStatus } from "../http/status.ts";
+import { answerStatus, type StatusOptions } from "../http/status.ts";
 import type { Latchkey } from "../latchkey.ts";
 
 /**
@@ -30,12 +30,9 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Request>): R
 }
 
 /** Mount it at `statusPath`: `app.get("/idempotency/:key", statusResource(latchkey))`. */
-export function statusResource(
-  latchkey: Latchkey,
-  options: Pick<RoutePolicy<Request>, "tenant"> = {},
-): RequestHandler {
+export function statusResource(latchkey: Latchkey, options: StatusOptions<Request> = {}): RequestHandler {
   return (req, res, next) => {
-    answerStatus(latchkey, nodeRequest(req, req), options.tenant).then(
+    answerStatus(latchkey, nodeRequest(req, req), options).then(
       (answer) => writeNodeAnswer(res, answer),
       next,
     );

@@ -12,7 +12,7 @@ import { Gate, type RoutePolicy } from "../http/gate.ts";
 import { tapNodeBody } from "../http/node-body-tap.ts";
 import { bufferNodeBody, nodeRequest } from "../http/node-request.ts";
 import { captureNodeResponse } from "../http/node-response.ts";
-import { answerStatus } from "../http/status.ts";
+import { answerStatus, type StatusOptions } from "../http/status.ts";
 import type { Latchkey } from "../latchkey.ts";
 
 declare module "fastify" {
@@ -65,10 +65,10 @@ export function idempotent(
 /** The handler for `statusPath`: `app.get("/idempotency/:key", statusResource(latchkey))`. */
 export function statusResource(
   latchkey: Latchkey,
-  options: Pick<RoutePolicy<FastifyRequest>, "tenant"> = {},
+  options: StatusOptions<FastifyRequest> = {},
 ): RouteHandlerMethod {
   return async (request, reply) =>
-    send(reply, await answerStatus(latchkey, nodeRequest(request.raw, request), options.tenant));
+    send(reply, await answerStatus(latchkey, nodeRequest(request.raw, request), options));
 }
 
 function bufferBody(gate: Gate<FastifyRequest>): preParsingHookHandler {

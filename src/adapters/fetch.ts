@@ -1,7 +1,7 @@
 import { fetchRequest, readFetchBody, runFetchHandler, saysTooLarge, toResponse } from "../http/fetch.ts";
 import { Gate, type RoutePolicy } from "../http/gate.ts";
 import type { BodyReading } from "../http/request.ts";
-import { answerStatus } from "../http/status.ts";
+import { answerStatus, type StatusOptions } from "../http/status.ts";
 import type { Latchkey } from "../latchkey.ts";
 
 /** A web-standard handler; a platform's further arguments are passed on. */
@@ -43,12 +43,12 @@ export function idempotent(
 /** The handler for `statusPath`. */
 export function statusResource(
   latchkey: Latchkey,
-  options: Pick<RoutePolicy<Request>, "tenant"> = {},
+  options: StatusOptions<Request> = {},
 ): (request: Request) => Promise<Response> {
   const noBody = async (): Promise<BodyReading> => ({ kind: "tooLarge" });
   return async (request) =>
     toResponse(
-      await answerStatus(latchkey, fetchRequest(request, { native: request, body: noBody }), options.tenant),
+      await answerStatus(latchkey, fetchRequest(request, { native: request, body: noBody }), options),
     );
 }
 

@@ -9,7 +9,7 @@ import {
 } from "../http/fetch.ts";
 import { Gate, type RoutePolicy } from "../http/gate.ts";
 import type { BodyReading } from "../http/request.ts";
-import { answerStatus } from "../http/status.ts";
+import { answerStatus, type StatusOptions } from "../http/status.ts";
 import type { Latchkey } from "../latchkey.ts";
 import type { Incoming } from "./hono-node.ts";
 
@@ -50,13 +50,10 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Context>): M
 }
 
 /** The handler for `statusPath`: `app.get("/idempotency/:key", statusResource(latchkey))`. */
-export function statusResource(
-  latchkey: Latchkey,
-  options: Pick<RoutePolicy<Context>, "tenant"> = {},
-): Handler {
+export function statusResource(latchkey: Latchkey, options: StatusOptions<Context> = {}): Handler {
   return async (c) => {
     const request = fetchRequest(c.req.raw, { native: c, body: async () => ({ kind: "tooLarge" }) });
-    const answer = await answerStatus(latchkey, request, options.tenant);
+    const answer = await answerStatus(latchkey, request, options);
     return toResponse(answer, outerHeaders(c, standardResponses));
   };
 }

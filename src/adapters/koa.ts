@@ -3,7 +3,7 @@ import { type HttpAnswer, headersByName } from "../http/answer.ts";
 import { Gate, type RoutePolicy } from "../http/gate.ts";
 import { nodeRequest } from "../http/node-request.ts";
 import { captureNodeResponse } from "../http/node-response.ts";
-import { answerStatus } from "../http/status.ts";
+import { answerStatus, type StatusOptions } from "../http/status.ts";
 import type { Latchkey } from "../latchkey.ts";
 
 /**
@@ -37,11 +37,8 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Context>): M
 }
 
 /** Middleware for `statusPath`. */
-export function statusResource(
-  latchkey: Latchkey,
-  options: Pick<RoutePolicy<Context>, "tenant"> = {},
-): Middleware {
-  return async (ctx) => answer(ctx, await answerStatus(latchkey, koaRequest(ctx), options.tenant));
+export function statusResource(latchkey: Latchkey, options: StatusOptions<Context> = {}): Middleware {
+  return async (ctx) => answer(ctx, await answerStatus(latchkey, koaRequest(ctx), options));
 }
 
 /** Koa's body parsers leave what they read on `ctx.request`, where the Node request does not have it. */

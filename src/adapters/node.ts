@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { Gate, type RoutePolicy } from "../http/gate.ts";
 import { nodeRequest } from "../http/node-request.ts";
 import { captureNodeResponse, writeNodeAnswer } from "../http/node-response.ts";
-import { answerStatus } from "../http/status.ts";
+import { answerStatus, type StatusOptions } from "../http/status.ts";
 import type { Latchkey } from "../latchkey.ts";
 
 /** What `http.createServer` takes; it may return a promise. */
@@ -49,12 +49,12 @@ export function idempotent(
 /** The handler for `statusPath`: what became of a request that was answered 202. */
 export function statusResource(
   latchkey: Latchkey,
-  options: Pick<RoutePolicy<IncomingMessage>, "tenant"> = {},
+  options: StatusOptions<IncomingMessage> = {},
 ): (req: IncomingMessage, res: ServerResponse) => Promise<void> {
   const gate = new Gate<IncomingMessage>(latchkey);
   return async (req, res) => {
     // No framework answers for an error here, and a rejection that nobody handles would end the process.
-    const answering = answerStatus(latchkey, nodeRequest(req, req), options.tenant);
+    const answering = answerStatus(latchkey, nodeRequest(req, req), options);
     writeNodeAnswer(res, await answering.catch((error) => gate.failureAnswer(error)));
   };
 }

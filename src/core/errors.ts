@@ -29,11 +29,14 @@ export class StoreBusyError extends StoreError {
   }
 }
 
+/** The store is well, and this one call is what it cannot serve, as it is: another one may succeed. */
+export class StoreRefusedError extends StoreError {}
+
 /**
  * The store answered, and this process cannot read what is stored: it was sealed with a key that is not in its ring, or
  * it was changed. Nothing may be executed because of it, whatever a route says about a store that is down.
  */
-export class UnreadableError extends StoreError {}
+export class UnreadableError extends StoreRefusedError {}
 
 /** Another owner has the key by now, or this one cannot prove that it still has it. */
 export class LeaseLostError extends LatchkeyError {
@@ -74,7 +77,15 @@ export class EffectFailedError extends LatchkeyError {
 }
 
 /** Why `latchkey.run` neither executed nor had a result to give back. */
-export type RefusalCode = "in-flight" | "key-reused" | "outcome-unknown" | "lease-lost" | "execution-timeout";
+export type RefusalCode =
+  | "in-flight"
+  | "key-reused"
+  | "outcome-unknown"
+  | "lease-lost"
+  | "execution-timeout"
+  | "rate-limited"
+  | "late-arrival"
+  | "request-time-invalid";
 
 /** An operation was not executed, or its result is not known; `code` says which, and whether to try again. */
 export class OperationRefusedError extends LatchkeyError {

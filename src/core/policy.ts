@@ -2,6 +2,7 @@ import { ConfigError } from "./errors.ts";
 import type { KeyFormat } from "./key.ts";
 import type { OnCrash } from "./record.ts";
 import { type Redaction, redactionComplaints } from "./redaction.ts";
+import { complaintsAboutLateness, type RequestTime, withLateness } from "./request-time.ts";
 import { headerAllowList } from "./response.ts";
 import type { ScopePolicy } from "./scope.ts";
 import type { Capabilities } from "./store.ts";
@@ -56,8 +57,14 @@ export interface Policy {
   readonly redact: Redaction | undefined;
   /** When the store does not answer: refuse with 503, or run unprotected (and say so in an event). */
   readonly onStoreDown: "closed" | "open";
-  /** What becomes of a key whose own time (it is a UUIDv7) is older than the retention. */
+  /** What becomes of a request that is older than `requestAgeMsMax` and has no record: with `reject` it is not run. */
   readonly lateArrivals: "allow" | "reject";
+  /** With `lateArrivals: "reject"`: what a request's own time is read from. */
+  readonly requestTime: RequestTime;
+  /** With `lateArrivals: "reject"`: how old a request may be to be run; as long as the retention unless you say less. */
+  readonly requestAgeMsMax: number | undefined;
+  /** What clocks may differ by, those of clients from the servers' and the servers' among each other. */
+  readonly clockSkewMs: number;
   /** How long an answer can be replayed, counted from the completion. */
   readonly retentionMs: number;
   /** How long a handler may take before its outcome counts as lost. */
@@ -104,6 +111,9 @@ export const defaultPolicy: Policy = {
   redact: undefined,
   onStoreDown: "closed",
   lateArrivals: "allow",
+  requestTime: "key",
+  requestAgeMsMax: undefined,
+  clockSkewMs: 5 * minute, // What signed requests are commonly allowed; far more than a clock that is set by NTP.
   retentionMs: 24 * hour, // What Stripe documents, and so what clients are built for.
   executionTimeoutMs: 10 * minute, // Longer than any proxy keeps a connection open for one answer.
   reconcileAfterMs: 30 * second, // Most providers have settled their own view of a payment by then.
@@ -148,7 +158,7 @@ export function resolvePolicy(capabilities: Capabilities, ...layers: readonly Po
   const complaints = complaintsAbout(policy, capabilities);
   if (complaints.length > 0) throw new ConfigError(`the policy cannot be kept: ${complaints.join("; ")}`);
   headerAllowList(policy.replayHeaders);
-  return { ...policy, methods: policy.methods.map((method) => method.toUpperCase()) };
+  return { ...withLateness(policy), methods: policy.methods.map((method) => method.toUpperCase()) };
 }
 
 /** Whether a route keeps its requests for the workers. */
@@ -173,7 +183,7 @@ const choices: { readonly [Field in keyof Policy]?: readonly Policy[Field][] } =
 };
 
 const positiveNumbers = ["retentionMs", "executionTimeoutMs", "requestBytesMax", "responseBytesMax"] as const;
-const nonNegativeNumbers = ["waitMs", "reconcileAfterMs"] as const;
+const nonNegativeNumbers = ["waitMs", "reconcileAfterMs", "clockSkewMs"] as const;
 
 function complaintsAbout(policy: Policy, capabilities: Capabilities): string[] {
   const complaints: string[] = redactionComplaints(policy.redact);
@@ -224,9 +234,7 @@ function complaintsAbout(policy: Policy, capabilities: Capabilities): string[] {
   if (policy.onInFlight === "accept" && policy.keepRequest === false) {
     complaints.push('onInFlight is "accept", which needs the request to be kept: leave keepRequest out');
   }
-  if (policy.lateArrivals === "reject" && !Number.isFinite(policy.retentionMs)) {
-    complaints.push('lateArrivals is "reject", which needs a retentionMs that ends');
-  }
+  complaints.push(...complaintsAboutLateness(policy));
   return complaints;
 }
 

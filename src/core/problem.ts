@@ -13,8 +13,14 @@ interface ProblemKind {
 export const problemKinds = {
   "key-missing": { status: 400, title: "This request needs an Idempotency-Key header", retry: "new-key" },
   "key-invalid": { status: 400, title: "The Idempotency-Key header cannot be used", retry: "new-key" },
+  "request-time-invalid": {
+    status: 400,
+    title: "The request does not say when it was first sent",
+    retry: "same-key",
+  },
   "body-ambiguous": { status: 400, title: "The body can be read in more than one way", retry: "same-key" },
   "tenant-missing": { status: 401, title: "The caller is not known", retry: "same-key" },
+  "session-missing": { status: 401, title: "The session is not known", retry: "same-key" },
   "key-not-found": { status: 404, title: "There is no request under this key", retry: "new-key" },
   "not-claimed": { status: 408, title: "Nobody executed the request in time", retry: "new-key" },
   "in-flight": { status: 409, title: "The first request with this key is still running", retry: "same-key" },
@@ -23,9 +29,10 @@ export const problemKinds = {
   "response-not-stored": { status: 409, title: "Done, but the answer was not kept", retry: "never" },
   "no-answer": { status: 409, title: "The request has no answer", retry: "same-key" },
   "key-expired": { status: 410, title: "The answer under this key has expired", retry: "new-key" },
-  "late-arrival": { status: 412, title: "The key is older than answers are kept", retry: "new-key" },
+  "late-arrival": { status: 412, title: "The request is too old to be run", retry: "new-key" },
   "body-too-large": { status: 413, title: "The body is too large", retry: "never" },
   "key-reused": { status: 422, title: "The key was used for another request", retry: "new-key" },
+  "rate-limited": { status: 429, title: "Too many requests", retry: "same-key" },
   "handler-failed": { status: 500, title: "The request failed", retry: "same-key" },
   "store-unavailable": {
     status: 503,

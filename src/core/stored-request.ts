@@ -33,3 +33,6 @@ export function decodeRequest(encoded: EncodedRequest): StoredRequest {
   }
   return { ...head, body: encoded.body };
 }
+
+/** Under this name the trace of the first request is kept with it, and comes back with the worker that sends it again. */
+export const traceHeader = "latchkey-trace";

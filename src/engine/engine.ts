@@ -1,7 +1,6 @@
 import { BriefMap } from "../core/brief-map.ts";
 import { ConfigError, StoreBusyError, StoreError, UnreadableError } from "../core/errors.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
-import { isSealed, type StoredResponse } from "../core/response.ts";
 import type {
   Bust,
   BustAnswer,
@@ -18,13 +17,20 @@ import type {
   SweepCounts,
   TransactAnswer,
 } from "../core/store.ts";
-import { Deadlines, DeadlinesByLimit } from "./deadlines.ts";
+import type { BreakerOptions, BreakerReading } from "./breaker.ts";
+import { DeadlinesByLimit } from "./deadlines.ts";
 import { Events, type StoreVerb } from "./events.ts";
 import { Execution, type ExecutionHost, type Settled } from "./execution.ts";
 import { Flight } from "./flight.ts";
+import { join } from "./joining.ts";
 import { Leases } from "./leases.ts";
+import { leadWithinLimits } from "./limits/leading.ts";
+import { Limits } from "./limits/limits.ts";
+import type { LimitsOptions } from "./limits/options.ts";
 import { type CacheTicket, ReplayCache, type ReplayCacheOptions } from "./replay-cache.ts";
 import { type Runtime, randomName } from "./runtime.ts";
+import { assertOpened, noBreaker, StoreLine } from "./store-line.ts";
+import type { Tracing } from "./tracing.ts";
 import { Unheard } from "./unheard.ts";
 import {
   type Arrival,
@@ -44,6 +50,10 @@ export interface EngineOptions {
   readonly storeTimeoutMs: number;
   /** Keeps completed answers in this process; left out, the store is asked for each. */
   readonly cache?: ReplayCacheOptions | undefined;
+  /** What each tenant may do; left out, everything. */
+  readonly limits?: LimitsOptions | undefined;
+  /** When a store that is sick is not asked any more; `false` for never. */
+  readonly breaker?: BreakerOptions | false | undefined;
   /** What a client's key is called in the store; its own name, if left out. */
   readonly nameOf?: ((id: RecordId) => string) | undefined;
 }
@@ -51,6 +61,8 @@ export interface EngineOptions {
 /** Reserve, execute, settle: lets exactly one execution of each request through, and tells everybody else why not. */
 export class Engine {
   readonly events = new Events();
+  /** Draws traces of what happens; nothing is paid for it as long as there is none. */
+  tracing: Tracing | undefined;
   readonly runtime: Runtime;
   readonly #options: EngineOptions;
   readonly #store: Store;
@@ -58,10 +70,11 @@ export class Engine {
   readonly #flights = new BriefMap<Flight>();
   readonly #unheard: Unheard;
   readonly #cache: ReplayCache | undefined;
+  readonly limits: Limits | undefined;
+  readonly #line: StoreLine;
   #isClosed = false;
   readonly #host: ExecutionHost;
   readonly #processName: string;
-  readonly #storeDeadlines: Deadlines;
   readonly #executionDeadlines: DeadlinesByLimit;
   #reservations = 0;
 
@@ -70,13 +83,17 @@ export class Engine {
     this.#store = options.store;
     this.runtime = options.runtime;
     this.#cache = options.cache && new ReplayCache(options.cache, options);
+    const host = { ...options, events: this.events };
+    this.#line = new StoreLine(host);
+    const mayAsk = () => this.#line.breaker?.isClosed !== false;
+    this.limits =
+      options.limits && new Limits(options.limits, { ...host, notes: options.store.notes, mayAsk });
     this.#processName = randomName(options.runtime);
-    this.#storeDeadlines = new Deadlines(options.runtime, options.storeTimeoutMs);
     this.#executionDeadlines = new DeadlinesByLimit(options.runtime);
     this.#leases = new Leases({
       runtime: options.runtime,
       leaseMs: options.leaseMs,
-      renew: (leases) => this.#orUndefined("renew", () => this.#store.renew(leases, options.leaseMs)),
+      renew: (leases) => this.#line.orUndefined("renew", () => this.#store.renew(leases, options.leaseMs)),
       afterBeat: () => void this.#unheard.tell(),
       needed: () => !this.#unheard.isEmpty,
     });
@@ -84,7 +101,7 @@ export class Engine {
       store: options.store,
       runtime: options.runtime,
       reservationMsMax: options.leaseMs + options.storeTimeoutMs,
-      ask: (verb, call) => this.#orUndefined(verb, call),
+      ask: (verb, call) => this.#line.orUndefined(verb, call),
       keepBeating: () => this.#leases.keepBeating(),
       gaveUp: (execution) => this.#release(execution, { kind: "storeDown" }),
     });
@@ -98,6 +115,7 @@ export class Engine {
         this.ask("advance", () => this.#store.advance(execution.lease, advance)),
       transact: (execution, work, commit) => this.#transact(execution, work, commit),
       random: () => options.runtime.random(),
+      now: () => options.runtime.now(),
       isLapsed: (execution) => options.runtime.now() - execution.renewedAt >= options.leaseMs,
     };
     this.#store.onOwnershipLost?.(() =>
@@ -108,20 +126,29 @@ export class Engine {
   /** Answers an arriving request. Never throws: a store that fails is a verdict too. */
   arrive(arrival: Arrival): Promise<Verdict> {
     const waitUntil = this.runtime.now() + arrival.policy.waitMs;
+    const { tracing } = this;
     const { nameOf } = this.#options;
-    if (nameOf === undefined) return this.#arrive(arrival, waitUntil);
-    return this.#arrive({ ...arrival, key: nameOf(arrival), sentKey: arrival.key }, waitUntil);
+    const named = nameOf === undefined ? arrival : { ...arrival, key: nameOf(arrival), sentKey: arrival.key };
+    if (tracing === undefined) return this.#arrive(named, waitUntil);
+    return tracing.arrive(named, (traced) => this.#arrive(traced, waitUntil));
   }
 
-  /** Looks for what a client has sent under its key. */
+  /**
+   * Looks for what a client has sent under its key. Undefined if the store did not answer, or was not asked because it
+   * is sick.
+   */
   read(id: RecordId): Promise<Reading | undefined> {
-    const key = this.#options.nameOf?.(id) ?? id.key;
-    return this.#orUndefined("read", async () => {
-      const reading = await this.#store.read({ scope: id.scope, key });
-      const { record } = reading;
-      if (record?.state !== "completed" || !isStillSealed(record.response)) return reading;
-      throw new UnreadableError(notOpened);
-    });
+    return this.#line.look({ scope: id.scope, key: this.#options.nameOf?.(id) ?? id.key });
+  }
+
+  /** When those who were not answered should come again; undefined unless it is known. */
+  get storeRetryAfterMs(): number | undefined {
+    return this.#line.retryAfterMs;
+  }
+
+  /** What the breaker stands at; undefined if there is none. */
+  get breaker(): BreakerReading | undefined {
+    return this.#line.breaker?.reading;
   }
 
   /** Takes an answer away, from the store and from this process; others learn it from the store. */
@@ -167,6 +194,7 @@ export class Engine {
   /** Waits until every execution has ended and every outcome is stored, or until the time is up. */
   async drain(limitMs: number): Promise<void> {
     const until = this.runtime.now() + limitMs;
+    await this.limits?.flush();
     while (!this.#isClosed && this.runtime.now() < until) {
       if (this.#unheard.hasOutcomes) await this.#unheard.tell();
       if (this.#leases.isEmpty && !this.#unheard.hasOutcomes) return;
@@ -177,8 +205,9 @@ export class Engine {
   close(): void {
     this.#isClosed = true;
     this.#cache?.interrupted();
+    this.limits?.close();
     this.#leases.close();
-    this.#storeDeadlines.close();
+    this.#line.deadlines.close();
     this.#executionDeadlines.close();
   }
 
@@ -190,18 +219,34 @@ export class Engine {
     const flight = this.#flights.get(flightId);
     return flight === undefined
       ? this.#lead(flightId, arrival, waitUntil)
-      : this.#join(flight, arrival, waitUntil);
+      : join(flight, arrival, waitUntil, {
+          runtime: this.runtime,
+          answer: (verdict) => this.#answer(arrival, verdict, fromFlight),
+          again: () => this.#arrive(arrival, waitUntil),
+          storeDown: () => this.#storeDown(arrival),
+          waited: (since, answered) => this.#waited(arrival, since, answered),
+        });
   }
 
   /** The first of its key in this process: asks the store. */
   #lead(flightId: string, arrival: Arrival, waitUntil: number): Promise<Verdict> {
-    const flight = new Flight(flightId, arrival.fingerprint);
+    const flight = new Flight(flightId, arrival.fingerprint, arrival.trace);
     this.#flights.set(flightId, flight);
-    return this.#reserve(arrival, (verdict) =>
+    const conclude = (verdict: Verdict) =>
       verdict.kind === "inFlight" && arrival.policy.onInFlight === "wait"
         ? this.#wait(arrival, waitUntil, verdict).then((last) => this.#decide(flight, arrival, last))
-        : this.#decide(flight, arrival, verdict),
-    );
+        : this.#decide(flight, arrival, verdict);
+    if (this.limits === undefined || arrival.isClaim) return this.#reserve(arrival, conclude);
+    return leadWithinLimits(this.limits, arrival, {
+      conclude,
+      read: () => this.#line.look(arrival),
+      storeDown: () => this.#storeDown(arrival),
+      reserve: (heard) =>
+        this.#reserve(arrival, (verdict) => {
+          heard(verdict);
+          return conclude(verdict);
+        }),
+    });
   }
 
   #decide(flight: Flight, arrival: Arrival, verdict: Verdict): Verdict {
@@ -212,100 +257,25 @@ export class Engine {
     return this.#answer(arrival, verdict, { joined: false });
   }
 
-  /** A duplicate of something under way in this process: the store is not asked again. */
-  async #join(flight: Flight, arrival: Arrival, waitUntil: number): Promise<Verdict> {
-    const verdict = await flight.verdict();
-    const same = flight.fingerprint === arrival.fingerprint;
-    switch (verdict.kind) {
-      case "execute":
-        if (!same) return this.#answer(arrival, { kind: "mismatch" }, { joined: true });
-        return this.#joinExecution(flight, arrival, waitUntil);
-      case "inFlight":
-        // The first one's patience has ended, which is no reason for this one's to end.
-        if (same && arrival.policy.onInFlight === "wait" && this.runtime.now() < waitUntil) {
-          return this.#arrive(arrival, waitUntil);
-        }
-        return this.#answer(arrival, same ? verdict : { kind: "mismatch" }, { joined: true });
-      case "replay":
-      case "accepted":
-      case "unknown":
-        // Each of these means that the record carries the fingerprint that the first request had.
-        return this.#answer(arrival, same ? verdict : { kind: "mismatch" }, { joined: true });
-      case "absent":
-        // There was nothing for a worker; anybody else may be the first.
-        return arrival.isClaim
-          ? this.#answer(arrival, verdict, { joined: true })
-          : this.#arrive(arrival, waitUntil);
-      case "mismatch":
-        return same ? this.#answer(arrival, verdict, { joined: true }) : this.#arrive(arrival, waitUntil);
-      case "storeDown":
-        if (verdict.isUnreadable) return this.#answer(arrival, verdict, { joined: true });
-        return this.#answer(arrival, storeDownVerdict(arrival), { joined: true });
-      case "unprotected":
-        return this.#answer(arrival, storeDownVerdict(arrival), { joined: true });
-      default:
-        return verdict satisfies never;
-    }
-  }
-
-  async #joinExecution(flight: Flight, arrival: Arrival, waitUntil: number): Promise<Verdict> {
-    const inFlight: Verdict = { kind: "inFlight", retryAfterMs: inFlightRetryAfterMs };
-    switch (arrival.policy.onInFlight) {
-      case "reject":
-        return this.#answer(arrival, inFlight, { joined: true });
-      case "accept":
-        return this.#answer(
-          arrival,
-          { kind: "accepted", retryAfterMs: inFlightRetryAfterMs },
-          { joined: true },
-        );
-      case "wait":
-        break;
-      default:
-        return arrival.policy.onInFlight satisfies never;
-    }
-    const since = this.runtime.now();
-    const settled = await flight.settledWithin(this.runtime, Math.max(0, waitUntil - since));
-    this.#waited(arrival, since, settled !== undefined);
-    if (settled === undefined) return this.#answer(arrival, inFlight, { joined: true });
-    switch (settled.kind) {
-      case "stored":
-        return this.#answer(
-          arrival,
-          { kind: "replay", response: settled.kept, expiresAt: settled.expiresAt },
-          { joined: true },
-        );
-      case "suspended":
-        return this.#answer(
-          arrival,
-          { kind: "unknown", retryAfterMs: settled.retryAfterMs },
-          { joined: true },
-        );
-      case "released":
-      case "lost":
-      case "timedOut":
-      case "storeDown":
-        return this.#arrive(arrival, waitUntil);
-      default:
-        return settled satisfies never;
-    }
-  }
-
   /** One question to the store, and what `next` makes of its answer: a promise in between would cost every request. */
   #reserve(arrival: Arrival, next: (verdict: Verdict) => Verdict | Promise<Verdict>): Promise<Verdict> {
+    const { breaker } = this.#line;
+    const entered = breaker?.enter() ?? noBreaker;
+    if (entered === 0) return Promise.resolve(next(this.#storeDown(arrival)));
     const ticket = this.#cache?.ticket();
     const reservedAt = this.runtime.now();
     const owner = `${this.#processName}-${++this.#reservations}`;
     const { scope, key, fingerprint, policy } = arrival;
-    const { leaseMs, storeTimeoutMs } = this.#options;
+    const { leaseMs } = this.#options;
     let asked: Promise<Reservation> | undefined;
     const unanswered = (error: unknown): Verdict | Promise<Verdict> => {
+      breaker?.failed(entered, this.runtime.now() - reservedAt, error);
       // What was never sent cannot have been granted, and what could not be read has been given back.
       if (!(error instanceof StoreBusyError || error instanceof UnreadableError)) {
         this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, asked);
       }
       this.events.emit({ type: "store_error", verb: "reserve", error });
-      return next(storeDownVerdict(arrival, error));
+      return next(this.#storeDown(arrival, error));
     };
     try {
       asked = this.#store.reserve({
@@ -326,20 +296,28 @@ export class Engine {
     }
     const answered = (reservation: Reservation | undefined): Verdict | Promise<Verdict> => {
       if (reservation === undefined) {
-        return unanswered(
-          new StoreError(`the store did not answer a reservation within ${storeTimeoutMs} ms`),
-        );
+        return unanswered(this.#line.tooLate("reserve"));
       }
-      if (reservation.kind === "execute" && this.runtime.now() - reservedAt >= leaseMs) {
+      const tookMs = this.runtime.now() - reservedAt;
+      if (reservation.kind === "execute" && tookMs >= leaseMs) {
         return unanswered(new StoreError("the store's answer took as long as the lease that it granted"));
       }
+      breaker?.succeeded(entered, tookMs);
       if (reservation.kind === "replay") {
-        if (isStillSealed(reservation.response)) return unanswered(new UnreadableError(notOpened));
+        try {
+          assertOpened(reservation.response);
+        } catch (error) {
+          return unanswered(error);
+        }
         this.#cache?.keep(ticket, arrival, reservation);
       }
       return next(this.#verdictOf(reservation, arrival, reservedAt));
     };
-    return this.#storeDeadlines.outcome(asked, answered, unanswered);
+    return this.#line.deadlines.outcome(asked, answered, unanswered);
+  }
+
+  #storeDown(arrival: Arrival, error?: unknown): Verdict {
+    return storeDownVerdict(arrival, { error, retryAfterMs: this.#line.retryAfterMs });
   }
 
   #verdictOf(reservation: Reservation, { policy, sentKey }: Arrival, reservedAt: number): Verdict {
@@ -383,7 +361,7 @@ export class Engine {
       runtime: this.runtime,
       id: arrival,
       until: waitUntil,
-      withinLimit: (promise) => this.#storeDeadlines.within(promise),
+      withinLimit: (promise) => this.#line.deadlines.within(promise),
       onWatchError: (error) => this.events.emit({ type: "store_error", verb: "watch", error }),
       changed: async () => {
         verdict = await this.#reserve(arrival, (decided) => decided);
@@ -412,11 +390,11 @@ export class Engine {
       return Promise.resolve(unanswered(error));
     }
     const answered = (answer: SettleAnswer | undefined): Settled => {
-      if (answer === undefined) return unanswered(this.#tooLate("settle"));
+      if (answer === undefined) return unanswered(this.#line.tooLate("settle"));
       this.#keepSettled(ticket, execution, settlement, answer);
       return meaning(answer);
     };
-    return this.#storeDeadlines.outcome(asked, answered, unanswered);
+    return this.#line.deadlines.outcome(asked, answered, unanswered);
   }
 
   /** Called while the execution is still known to be under way. */
@@ -432,6 +410,9 @@ export class Engine {
   }
 
   #ended(execution: Execution, settled: Settled): void {
+    if (settled.kind === "stored") {
+      this.limits?.chargeResponse(execution.lease.scope, settled.response, execution.retentionMs);
+    }
     // An outcome that the store has not confirmed is still this process's to tell: the lease is kept alive, and
     // duplicates here go on joining it instead of finding a lease that ran out.
     if (settled.kind !== "storeDown") this.#release(execution, settled);
@@ -458,10 +439,14 @@ export class Engine {
 
   /** Tells the event and passes the verdict on. */
   #answer<V extends Verdict>(arrival: Arrival, verdict: V, from: AnsweredFrom): V {
+    arrival.trace?.answered(verdict, from.joined ? "flight" : from.cached ? "cache" : "store");
     if (this.events.areHeard) {
       const { scope, key } = arrival;
       const { joined, cached = false } = from;
-      this.events.emit({ type: "reserved", scope, key, outcome: outcomeOf(verdict), joined, cached });
+      const outcome = outcomeOf(verdict);
+      // Whoever joins the one that discovered it has not discovered it again.
+      const discovered = verdict.kind === "unknown" && verdict.discovered === true && !joined;
+      this.events.emit({ type: "reserved", scope, key, outcome, joined, cached, discovered });
     }
     return verdict;
   }
@@ -485,41 +470,12 @@ export class Engine {
   }
 
   /** One question to the store, with its time limit; rejects with a StoreError and nothing else. */
-  async ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
-    try {
-      const answer = await this.#storeDeadlines.within(call());
-      if (answer === undefined) throw this.#tooLate(verb);
-      return answer;
-    } catch (error) {
-      this.events.emit({ type: "store_error", verb, error });
-      throw error instanceof StoreError
-        ? error
-        : new StoreError(`the store failed at "${verb}"`, { cause: error });
-    }
-  }
-
-  #tooLate(verb: StoreVerb): StoreError {
-    return new StoreError(`the store did not answer "${verb}" within ${this.#options.storeTimeoutMs} ms`);
-  }
-
-  async #orUndefined<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T | undefined> {
-    try {
-      return await this.ask(verb, call);
-    } catch {
-      return undefined;
-    }
+  ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
+    return this.#line.ask(verb, call);
   }
 }
 
 const drainPollMs = 20;
-
-/** Another process encrypts what it stores, and this one was not told how. */
-function isStillSealed(response: StoredResponse): boolean {
-  return response.kind === "full" && isSealed(response.headers);
-}
-
-const notOpened =
-  "a stored answer is sealed, and this process has no keys: pass the same encryption to createLatchkey";
 
 interface AnsweredFrom {
   readonly joined: boolean;
@@ -527,6 +483,7 @@ interface AnsweredFrom {
 }
 
 const fromCache: AnsweredFrom = { joined: false, cached: true };
+const fromFlight: AnsweredFrom = { joined: true };
 
 /** Said when a handler uses what this store cannot do. */
 export const noTransactions =

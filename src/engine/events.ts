@@ -15,7 +15,8 @@ export type ReserveOutcome =
   | "expired_retry"
   | "unknown"
   | "store_down"
-  | "unprotected";
+  | "unprotected"
+  | "limited";
 
 /** Everything that the engine does, for metrics and logs. Happy requests are `reserved` and `settled`. */
 export type LatchkeyEvent =
@@ -26,11 +27,15 @@ export type LatchkeyEvent =
       readonly joined: boolean;
       /** Answered from this process's own memory: an answer that the store gave it before. */
       readonly cached: boolean;
+      /** This request found the owner of an earlier one dead, and the outcome has been unknown since. */
+      readonly discovered: boolean;
     })
   | (RecordId & {
       readonly type: "settled";
       readonly as: "completed" | "failed_retryable" | "unknown";
       readonly attempt: number;
+      /** From asking for the key until the handler's outcome was known. */
+      readonly ms: number;
       readonly reason?: string;
     })
   /** This process executed, and its outcome was refused: another owner has the key. */
@@ -121,22 +126,27 @@ export type StoreVerb =
   | "audit"
   | "outbox"
   | "notes"
-  | "forget";
+  | "forget"
+  | "counts";
 
 export type EventListener = (event: LatchkeyEvent) => void;
 
 /** Tells every listener. One that throws is no reason to fail a payment. */
 export class Events {
-  readonly #listeners = new Set<EventListener>();
+  /** Never changed but replaced, so that telling them is a loop over an array, which is on the path of every request. */
+  #listeners: readonly EventListener[] = [];
 
   subscribe(listener: EventListener): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    const others = () => this.#listeners.filter((other) => other !== listener);
+    this.#listeners = [...others(), listener];
+    return () => {
+      this.#listeners = others();
+    };
   }
 
   /** Lets the path of every request skip making an event that nobody would hear. */
   get areHeard(): boolean {
-    return this.#listeners.size > 0;
+    return this.#listeners.length > 0;
   }
 
   emit(event: LatchkeyEvent): void {

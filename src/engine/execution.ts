@@ -18,6 +18,7 @@ import { backoffMs, settledStates } from "../core/transition.ts";
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import type { Events, LatchkeyEvent } from "./events.ts";
 import type { Flight } from "./flight.ts";
+import type { ExecutionTrace } from "./tracing.ts";
 
 /** How a handler ended. */
 export type Outcome =
@@ -95,6 +96,7 @@ export interface ExecutionHost {
     commit: (result: T) => PhaseCommit,
   ): Promise<TransactAnswer<T>>;
   random(): number;
+  now(): number;
   /** Whether the lease has run out on this process's own clock: it slept, and somebody else may hold the key. */
   isLapsed(execution: Execution): boolean;
 }
@@ -113,12 +115,17 @@ export class Execution {
   flow: Flow | undefined;
   /** What duplicates in this process join while this is under way; the engine's own. */
   flight: Flight | undefined;
+  /** Set where traces are drawn. */
+  trace: ExecutionTrace | undefined;
   /** When the store last confirmed the lease, on this process's clock. */
   renewedAt: number;
   readonly #host: ExecutionHost;
   readonly #policy: ExecutionPolicy;
   readonly #deadlines: Deadlines;
   readonly #deadline: Deadline;
+  readonly #reservedAt: number;
+  /** How long it took until its outcome was known; 0 if nobody was listening then. */
+  #tookMs = 0;
   #retentionMs: number;
   #abort: AbortController | undefined;
   #abortReason: Error | undefined;
@@ -142,6 +149,7 @@ export class Execution {
     this.recorded = options.progress;
     this.createdAt = options.createdAt;
     this.renewedAt = options.reservedAt;
+    this.#reservedAt = options.reservedAt;
     this.#retentionMs = options.policy.retentionMs;
     this.#deadlines = options.host.deadlines(options.policy.executionTimeoutMs);
     this.#deadline = this.#deadlines.set(() => this.#timeOut());
@@ -214,7 +222,7 @@ export class Execution {
     made: StoredResponse | undefined,
   ): void {
     if (this.#settling !== undefined) return;
-    this.#deadlines.meet(this.#deadline);
+    this.#outcomeIsKnown();
     const settled = this.confirm(complete, { kind: "settled", expiresAt }, made);
     this.#settling = Promise.resolve(settled);
     this.#onGivenUp?.(settled);
@@ -222,6 +230,7 @@ export class Execution {
 
   tellPhase(phase: Pick<Extract<LatchkeyEvent, { type: "phase" }>, "kind" | "name" | "outcome">): void {
     const { scope, key } = this.lease;
+    this.trace?.phaseEnded(phase.outcome);
     this.#host.events.emit({ type: "phase", scope, key, attempt: this.attempt, ...phase });
   }
 
@@ -240,7 +249,7 @@ export class Execution {
   /** Ends the lease with what the handler made of it. The first outcome counts; later ones learn what became of it. */
   settle(outcome: Outcome): Promise<Settled> {
     if (this.#settling === undefined) {
-      this.#deadlines.meet(this.#deadline);
+      this.#outcomeIsKnown();
       this.#settling = this.#settle(this.#settlementFor(outcome), outcome.response);
     }
     return this.#settling;
@@ -249,7 +258,7 @@ export class Execution {
   /** Ends the lease of an execution that never began. */
   abandon(reason: string): Promise<Settled> {
     if (this.#settling === undefined) {
-      this.#deadlines.meet(this.#deadline);
+      this.#outcomeIsKnown();
       this.#settling = this.#settle(this.#release(reason));
     }
     return this.#settling;
@@ -259,7 +268,7 @@ export class Execution {
   lose(reason: string): void {
     this.#abortWith(new LeaseLostError(`${reason}; stop, and do not act on the outside world any more`));
     if (this.#settling !== undefined) return;
-    this.#deadlines.meet(this.#deadline);
+    this.#outcomeIsKnown();
     const lost = this.#end({ kind: "lost" }, reason);
     this.#settling = Promise.resolve(lost);
     this.#onGivenUp?.(lost);
@@ -280,9 +289,15 @@ export class Execution {
   }
 
   #settle(settlement: Settlement, response?: StoredResponse): Promise<Settled> {
-    return this.#host.settle(this, settlement, (answer) =>
+    return this.#tell(settlement, (answer) =>
       answer === undefined ? this.#end({ kind: "storeDown" }) : this.confirm(settlement, answer, response),
     );
+  }
+
+  #tell(settlement: Settlement, meaning: (answer: SettleAnswer | undefined) => Settled): Promise<Settled> {
+    const { trace } = this;
+    if (trace === undefined) return this.#host.settle(this, settlement, meaning);
+    return trace.settle(settlement, () => this.#host.settle(this, settlement, meaning));
   }
 
   /** What the store's word on a settlement means. Also used when it comes late. */
@@ -319,9 +334,15 @@ export class Execution {
       scope,
       key,
       attempt: fence,
+      ms: this.#tookMs,
       as: settledStates[settlement.kind],
     } as const;
     events.emit(settlement.kind === "complete" ? settled : { ...settled, reason: settlement.reason });
+  }
+
+  #outcomeIsKnown(): void {
+    this.#deadlines.meet(this.#deadline);
+    if (this.#host.events.areHeard) this.#tookMs = this.#host.now() - this.#reservedAt;
   }
 
   #timeOut(): void {
@@ -334,13 +355,13 @@ export class Execution {
 
   #giveUp(reason: string): void {
     if (this.#settling !== undefined) return;
-    this.#deadlines.meet(this.#deadline);
+    this.#outcomeIsKnown();
     this.#abortWith(new ExecutionTimeoutError(reason));
     // Where a crash would be reconciled, say so at once. Elsewhere the lease is left to run out, which gives the
     // handler that long to notice its signal before anybody else may begin.
     if (this.#policy.onCrash === "reconcile" || this.flow?.failureMeans === "unknown") {
       const settlement = this.#suspension(reason);
-      this.#settling = this.#host.settle(this, settlement, (answer) => {
+      this.#settling = this.#tell(settlement, (answer) => {
         if (answer !== undefined) this.confirm(settlement, answer);
         return this.#end({ kind: "timedOut" });
       });
@@ -375,8 +396,14 @@ export class Execution {
     return { kind: "complete", response: this.storedForm(response), retentionMs: this.#retentionMs };
   }
 
-  /** What may be stored of an answer. */
+  /** What may be stored of an answer, with the trace that its replays point to, where there is one. */
   storedForm(response: StoredResponse): StoredResponse {
+    const trace = this.trace?.traceparent;
+    const kept = this.#redacted(response);
+    return trace === undefined ? kept : { ...kept, trace };
+  }
+
+  #redacted(response: StoredResponse): StoredResponse {
     const { redact, responseBytesMax } = this.#policy;
     if (redact === undefined) return response;
     const onError = (error: unknown) => {
@@ -435,6 +462,7 @@ export class Execution {
       const { scope, key } = this.lease;
       this.#host.events.emit({ type: "lease_lost", scope, key, attempt: this.attempt, reason: lostBecause });
     }
+    this.trace?.ended(settled);
     this.#host.ended(this, settled);
     return settled;
   }

@@ -1,5 +1,6 @@
 import type { Settled } from "./execution.ts";
 import type { Runtime } from "./runtime.ts";
+import type { ArrivalTrace } from "./tracing.ts";
 import type { Verdict } from "./verdict.ts";
 
 /**
@@ -10,14 +11,17 @@ export class Flight {
   /** What it is found by. */
   readonly id: string;
   readonly fingerprint: string;
+  /** For those who join to point to. */
+  readonly trace: ArrivalTrace | undefined;
   #verdict: Verdict | undefined;
   #settled: Settled | undefined;
   #verdictWaiters: ((verdict: Verdict) => void)[] | undefined;
   #settledWaiters: ((settled: Settled) => void)[] | undefined;
 
-  constructor(id: string, fingerprint: string) {
+  constructor(id: string, fingerprint: string, trace?: ArrivalTrace) {
     this.id = id;
     this.fingerprint = fingerprint;
+    this.trace = trace;
   }
 
   /** Whether the store has yet to say what becomes of it. */

@@ -5,6 +5,8 @@ import type { ExecuteAfter, ReserveMode } from "../core/store.ts";
 import type { StoredRequest } from "../core/stored-request.ts";
 import type { ReserveOutcome } from "./events.ts";
 import type { Execution, ExecutionPolicy } from "./execution.ts";
+import type { Refusal } from "./limits/options.ts";
+import type { ArrivalTrace } from "./tracing.ts";
 
 /** A request that wants to be executed at most once. */
 export interface Arrival extends RecordId {
@@ -16,8 +18,12 @@ export interface Arrival extends RecordId {
   readonly route?: string | undefined;
   /** What a worker needs to execute it again; left out where it is not kept. */
   readonly request?: StoredRequest | undefined;
+  /** Who it comes from, for limits of its own; the tenant's part of the scope if it is left out. */
+  readonly tenant?: string | undefined;
   /** A worker asks: what was accepted is to be executed now. */
   readonly isClaim?: boolean;
+  /** Set by the engine's own tracing. */
+  readonly trace?: ArrivalTrace;
 }
 
 /** What has to happen with an arriving request: the one thing that a caller of the engine switches on. */
@@ -29,9 +35,14 @@ export type Verdict =
   /** A worker came for a request that is not there. */
   | { readonly kind: "absent" }
   | { readonly kind: "mismatch" }
-  | { readonly kind: "unknown"; readonly retryAfterMs: number }
-  /** The store did not answer, and the route fails closed; or nobody here can read what it answered. */
-  | { readonly kind: "storeDown"; readonly isUnreadable?: boolean }
+  | { readonly kind: "unknown"; readonly retryAfterMs: number; readonly discovered?: boolean }
+  /** A new key, and its tenant has used up its limits: nothing was reserved. */
+  | { readonly kind: "limited"; readonly refusal: Refusal }
+  /**
+   * The store did not answer, or was not asked because it is sick, and the route fails closed; or nobody here can read
+   * what it answered.
+   */
+  | { readonly kind: "storeDown"; readonly retryAfterMs?: number; readonly isUnreadable?: boolean }
   /** The store did not answer, and the route chose to run without protection. */
   | { readonly kind: "unprotected" };
 
@@ -69,6 +80,8 @@ export function outcomeOf(verdict: Verdict): ReserveOutcome {
       return "key_misuse";
     case "unknown":
       return "unknown";
+    case "limited":
+      return "limited";
     case "storeDown":
       return "store_down";
     case "unprotected":
@@ -78,9 +91,13 @@ export function outcomeOf(verdict: Verdict): ReserveOutcome {
   }
 }
 
-/** What a store that did not answer means to the request; `error` is why. */
-export function storeDownVerdict(arrival: Arrival, error?: unknown): Verdict {
+/** What a store that did not answer means to the request; `error` is why, if it was asked. */
+export function storeDownVerdict(
+  arrival: Arrival,
+  { error, retryAfterMs }: { readonly error?: unknown; readonly retryAfterMs?: number | undefined },
+): Verdict {
   // There is a record, and whatever it says, it is no reason to execute.
   if (error instanceof UnreadableError) return { kind: "storeDown", isUnreadable: true };
-  return { kind: arrival.policy.onStoreDown === "open" ? "unprotected" : "storeDown" };
+  if (arrival.policy.onStoreDown === "open") return { kind: "unprotected" };
+  return retryAfterMs === undefined ? { kind: "storeDown" } : { kind: "storeDown", retryAfterMs };
 }

@@ -1,3 +1,4 @@
+import { boundFingerprint } from "../core/binding.ts";
 import { ConfigError } from "../core/errors.ts";
 import {
   type FingerprintAnswer,
@@ -5,14 +6,16 @@ import {
   fingerprintSelection,
   type RequestBody,
 } from "../core/fingerprint.ts";
-import { keyTimeMs, parseKey } from "../core/key.ts";
+import { parseKey } from "../core/key.ts";
 import { personalDataIn, personalKeySentence } from "../core/personal-key.ts";
 import { keepsRequest, type Policy, type PolicyInput } from "../core/policy.ts";
 import { headerAllowList } from "../core/response.ts";
-import { isTenant, scopeOf } from "../core/scope.ts";
+import { isTenant, scopeOf, tenantScopeOf } from "../core/scope.ts";
 import type { StoredRequest } from "../core/stored-request.ts";
 import { whenKnown } from "../core/when-known.ts";
-import type { Verdict } from "../engine/verdict.ts";
+import type { Refusal } from "../engine/limits/options.ts";
+import { recall } from "../engine/recall.ts";
+import type { Arrival as EngineArrival, Verdict } from "../engine/verdict.ts";
 import type { Latchkey, TenantOf } from "../latchkey.ts";
 import type { ReconcileHook } from "../operation/reconciliation.ts";
 import {
@@ -22,7 +25,11 @@ import {
   problemAnswer,
   replayAnswer,
 } from "./answer.ts";
+import { asRecorded, type BindingOf, claimedFingerprint, isBinding } from "./binding.ts";
 import { Exchange, storeDownRetryAfterMs, unknownRetryAfterMsMin } from "./exchange.ts";
+import { type Lateness, latenessOf } from "./lateness.ts";
+import { limitedAnswer } from "./limited.ts";
+import { tellRefusal } from "./refusal.ts";
 import {
   type BodyReading,
   type FingerprintRequest,
@@ -37,6 +44,11 @@ import { claimHeader, isAsSent, storedRequest } from "./stored-request.ts";
 export interface RoutePolicy<Native> extends PolicyInput {
   /** Who is calling, from the framework's own request. */
   readonly tenant?: TenantOf<Native>;
+  /**
+   * Ties keys to a session, a token or a certificate: the same key from another one is refused as another request is.
+   * Without one the request is refused with 401.
+   */
+  readonly binding?: BindingOf<Native>;
   /** Selects what makes two requests the same, in place of the whole query and body. Must be a JSON value. */
   readonly fingerprint?: (request: FingerprintRequest) => unknown;
   /** Asked what became of a request whose outcome is unknown; such a route needs a `name`. */
@@ -57,14 +69,16 @@ export class Gate<Native> {
   readonly policy: Policy;
   readonly #latchkey: Latchkey;
   readonly #tenantOf: TenantOf<HttpRequest> | "single";
+  readonly #bindingOf: BindingOf<Native> | undefined;
   readonly #select: RoutePolicy<Native>["fingerprint"];
   readonly #rules: ConstructorParameters<typeof Exchange>[0]["rules"];
   readonly #methods: ReadonlySet<string>;
   readonly #keepsRequest: boolean;
+  readonly #latenessOf: ReturnType<typeof latenessOf>;
   #lastScope = { tenant: "", scope: "" };
 
   constructor(latchkey: Latchkey, route: RoutePolicy<Native> = {}) {
-    const { tenant, fingerprint, reconcile, ...overrides } = route;
+    const { tenant, binding, fingerprint, reconcile, ...overrides } = route;
     if (tenant !== undefined && typeof tenant !== "function") {
       throw new ConfigError(
         'a route\'s tenant must be a function of the request; only createLatchkey takes "single"',
@@ -75,13 +89,20 @@ export class Gate<Native> {
         "a route's fingerprint must be a function of the request that returns a JSON value",
       );
     }
+    if (binding !== undefined && typeof binding !== "function") {
+      throw new ConfigError(
+        "a route's binding must be a function of the request that returns a session's id",
+      );
+    }
     this.policy = latchkey.policy(overrides);
     latchkey.registerRoute(this.policy, reconcile);
     this.#latchkey = latchkey;
     this.#tenantOf = tenant === undefined ? latchkey.tenant : (request) => tenant(request.native as Native);
+    this.#bindingOf = binding;
     this.#select = fingerprint;
     this.#methods = new Set(this.policy.methods);
     this.#keepsRequest = keepsRequest(this.policy);
+    this.#latenessOf = latenessOf(this.policy, () => latchkey.engine.runtime.now());
     this.#rules = {
       allowedHeaders: headerAllowList(this.policy.replayHeaders),
       responseBytesMax: this.policy.responseBytesMax,
@@ -123,10 +144,7 @@ export class Gate<Native> {
     if (personal !== undefined) {
       return this.#refuse(undefined, "key-invalid", { detail: personalKeySentence(personal) });
     }
-    // What a worker comes for is there, and was not late when it came.
     const isClaim = request.header(claimHeader) !== undefined;
-    const late = isClaim ? undefined : this.#lateness(key);
-    if (late !== undefined) return late;
 
     // One request is protected once, by the outermost gate, however many it passes on its way to the handler.
     if (this.#isInside(request.native)) return pass;
@@ -143,6 +161,40 @@ export class Gate<Native> {
       });
     }
 
+    const { limits } = this.#latchkey.engine;
+    if (limits === undefined) return this.#bind(request, tenant, sent);
+    const tenantScope = tenantScopeOf(this.#scope(tenant, request.method, request.path));
+    return whenKnown(limits.lookUp({ tenant, tenantScope, isClaim: sent.isClaim }), (refusal) =>
+      refusal === undefined ? this.#bind(request, tenant, sent) : this.#limited(sent.key, refusal),
+    );
+  }
+
+  #bind(request: HttpRequest, tenant: string, sent: Sent): Arrival | Promise<Arrival> {
+    if (this.#bindingOf === undefined) return this.#date(request, tenant, sent);
+    return whenKnown(this.#bindingOf(request.native as Native), (binding) => {
+      if (isBinding(binding, sent)) return this.#date(request, tenant, { ...sent, binding });
+      return this.#refuse(sent.key, "session-missing", {
+        detail:
+          "Sign in, and send the request again with the same key: keys belong to the session that made them.",
+      });
+    });
+  }
+
+  #date(request: HttpRequest, tenant: string, sent: Sent): Arrival | Promise<Arrival> {
+    if (this.#latenessOf === undefined) return this.#read(request, tenant, sent);
+    // What a worker comes for is there, and was not late when it came: only that is looked at.
+    const { key, isClaim } = sent;
+    const lateness = isClaim
+      ? "late"
+      : this.#latenessOf({ key, tenant, header: (name) => request.header(name) });
+    return whenKnown<Lateness, Arrival>(lateness, (known) => {
+      if (known === "young") return this.#read(request, tenant, sent);
+      if (known === "late") return this.#read(request, tenant, { ...sent, isLate: true });
+      return this.#refuse(key, known.code, { detail: known.detail });
+    });
+  }
+
+  #read(request: HttpRequest, tenant: string, sent: Sent): Arrival | Promise<Arrival> {
     const reading = request.body(this.policy.requestBytesMax);
     return whenKnown(reading, (read) => this.#compare(request, tenant, read, sent));
   }
@@ -154,7 +206,7 @@ export class Gate<Native> {
     sent: Sent,
   ): Arrival | Promise<Arrival> {
     const { policy } = this;
-    const { key, isClaim } = sent;
+    const { key, isClaim, binding } = sent;
     if (reading.kind === "tooLarge") return { kind: "answer", answer: this.tooLarge(request) };
     const fingerprint = this.#fingerprint(request, reading.body);
     if (fingerprint.kind === "refused") {
@@ -163,20 +215,50 @@ export class Gate<Native> {
 
     const { method, path } = request;
     const scope = this.#scope(tenant, method, path);
-    const arriving = this.#latchkey.engine.arrive({
+    const arrival: EngineArrival = {
       scope,
       key,
-      fingerprint: fingerprint.fingerprint,
+      fingerprint:
+        typeof binding === "string"
+          ? boundFingerprint(fingerprint.fingerprint, { scope, key }, binding)
+          : fingerprint.fingerprint,
       policy,
       route: policy.name,
       request: this.#keepsRequest ? this.#kept(request, reading.body, tenant) : undefined,
       isClaim,
-    });
-    return arriving.then((verdict) => this.#arrivalOf(verdict, request, key));
+      tenant,
+    };
+    if (binding === asRecorded) {
+      return claimedFingerprint(this.#latchkey.engine, arrival, arrival.fingerprint).then((recorded) =>
+        this.#ask({ ...arrival, fingerprint: recorded }, request, sent),
+      );
+    }
+    return this.#ask(arrival, request, sent);
+  }
+
+  #ask(arrival: EngineArrival, request: HttpRequest, { key, isLate }: Sent): Promise<Arrival> {
+    if (isLate) return this.#recall(arrival, request);
+    return this.#latchkey.engine.arrive(arrival).then((verdict) => this.#arrivalOf(verdict, request, key));
+  }
+
+  /** A late request is not run, but gets what is known of it. */
+  async #recall(arrival: EngineArrival, request: HttpRequest): Promise<Arrival> {
+    const { engine } = this.#latchkey;
+    const recalled = await recall(engine, arrival);
+    if (recalled === "late") {
+      return this.#refuse(arrival.key, "late-arrival", {
+        detail:
+          "This request is too old to be run, and nothing is kept from which it could be told whether it was. Find out " +
+          "by reading, and use a new key for a new request.",
+      });
+    }
+    const verdict = recalled === "due" ? await engine.arrive(arrival) : recalled;
+    return this.#arrivalOf(verdict, request, arrival.key);
   }
 
   /** The answer to a body that is too large, for frameworks that read it before the request arrives here. */
   tooLarge(request: Pick<HttpRequest, "keyFields">): HttpAnswer {
+    tellRefusal(this.#latchkey.engine.events, "body-too-large");
     const parsed = parseKey(request.keyFields, this.policy.keyFormat);
     return problemAnswer(this.#context(parsed.kind === "key" ? parsed.key : undefined), "body-too-large", {
       detail: `Protected requests may have a body of up to ${this.policy.requestBytesMax} bytes. Nothing was executed.`,
@@ -243,9 +325,10 @@ export class Gate<Native> {
         });
       case "mismatch":
         return this.#refuse(key, "key-reused", {
+          // Which of them it was is nobody's business who has only the key.
           detail:
-            "This key came first with another method, path, query or body. Use a new key for a new request; to retry, " +
-            "send exactly the first one.",
+            `This key came first with another method, path, query or body${this.#bindingOf ? ", or from another session" : ""}. ` +
+            "Use a new key for a new request; to retry, send exactly the first one.",
         });
       case "unknown":
         return this.#refuse(key, "outcome-unknown", {
@@ -254,40 +337,18 @@ export class Gate<Native> {
             "could do it twice; ask again later with this one.",
           retryAfterMs: Math.max(verdict.retryAfterMs, unknownRetryAfterMsMin),
         });
+      case "limited":
+        return this.#limited(key, verdict.refusal);
       case "storeDown":
         return this.#refuse(key, "store-unavailable", {
           detail: "Nothing was executed. Send the request again with the same key.",
-          retryAfterMs: storeDownRetryAfterMs,
+          retryAfterMs: verdict.retryAfterMs ?? storeDownRetryAfterMs,
         });
       case "unprotected":
         return pass;
       default:
         return verdict satisfies never;
     }
-  }
-
-  #lateness(key: string): Arrival | undefined {
-    if (this.policy.lateArrivals === "allow") return undefined;
-    const madeAt = keyTimeMs(key);
-    if (madeAt === undefined) {
-      return this.#refuse(key, "key-invalid", {
-        detail:
-          "This route refuses late arrivals and has to know when a key was made: send a UUID version 7.",
-      });
-    }
-    const ageMs = this.#latchkey.engine.runtime.now() - madeAt;
-    // A key from the future would be young for longer than its answer is kept.
-    if (ageMs < -clockSkewMsMax) {
-      return this.#refuse(key, "key-invalid", {
-        detail: "This key was made in the future: set the clock, and send a new UUID version 7.",
-      });
-    }
-    if (ageMs <= this.policy.retentionMs) return undefined;
-    return this.#refuse(key, "late-arrival", {
-      detail:
-        "Answers are not kept for as long as this key is old, so it cannot be told whether the request ran. Find out " +
-        "by reading, and use a new key for a new request.",
-    });
   }
 
   #fingerprint(request: HttpRequest, body: RequestBody): FingerprintAnswer {
@@ -318,7 +379,11 @@ export class Gate<Native> {
 
   /** What a worker needs to execute the request again. */
   #kept(request: HttpRequest, body: RequestBody, tenant: string): StoredRequest | undefined {
-    const kept = storedRequest(request, body, { tenant, extraHeaders: this.policy.keepRequestHeaders });
+    const kept = storedRequest(request, body, {
+      tenant,
+      extraHeaders: this.policy.keepRequestHeaders,
+      trace: this.#latchkey.engine.tracing?.current(),
+    });
     if (kept === undefined && this.policy.onInFlight === "accept") {
       throw new ConfigError(
         "a request cannot be accepted for later whose body was parsed to something that cannot be sent again: mount " +
@@ -336,7 +401,12 @@ export class Gate<Native> {
     return { policy: this.policy, typeBase: this.#latchkey.problemTypeBase, key };
   }
 
+  #limited(key: string, refusal: Refusal): Arrival {
+    return { kind: "answer", answer: limitedAnswer(this.#context(key), refusal) };
+  }
+
   #refuse(key: string | undefined, ...[code, options]: ProblemArguments): Arrival {
+    tellRefusal(this.#latchkey.engine.events, code);
     return { kind: "answer", answer: problemAnswer(this.#context(key), code, options) };
   }
 }
@@ -345,15 +415,16 @@ export class Gate<Native> {
 interface Sent {
   readonly key: string;
   readonly isClaim: boolean;
+  /** The session that the key is tied to, where keys are. */
+  readonly binding?: string | typeof asRecorded;
+  /** Too old to be run. */
+  readonly isLate?: boolean;
 }
 
 type ProblemArguments = [
   code: Parameters<typeof problemAnswer>[1],
   options: Parameters<typeof problemAnswer>[2],
 ];
-
-/** What clocks of clients may be ahead. */
-const clockSkewMsMax = 300_000;
 
 /** Requests whose handler runs under a gate right now. */
 const inside = new WeakSet<object>();

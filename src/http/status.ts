@@ -1,5 +1,6 @@
+import { bindingMark, isOpenTo } from "../core/binding.ts";
 import type { Policy } from "../core/policy.ts";
-import { isTenant, scopeOf } from "../core/scope.ts";
+import { isTenant, scopeOf, tenantScopeOf } from "../core/scope.ts";
 import { crashed } from "../core/transition.ts";
 import type { Latchkey, TenantOf, TenantRequest } from "../latchkey.ts";
 import {
@@ -9,11 +10,20 @@ import {
   problemAnswer,
   replayAnswer,
 } from "./answer.ts";
+import { type BindingOf, isBinding } from "./binding.ts";
 import { storeDownRetryAfterMs, unknownRetryAfterMsMin } from "./exchange.ts";
+import { limitedAnswer } from "./limited.ts";
 
 /** A request for the status resource. */
 export interface StatusRequest extends TenantRequest {
   readonly query: string;
+}
+
+/** Who may ask: what the routes themselves say about it. */
+export interface StatusOptions<Native> {
+  readonly tenant?: TenantOf<Native>;
+  /** Without it no request is shown whose key is tied to a session. */
+  readonly binding?: BindingOf<Native>;
 }
 
 /** Where to ask about a request that is under way; undefined where there is no such place. */
@@ -35,26 +45,39 @@ export function statusLocation(
 export async function answerStatus<Native>(
   latchkey: Latchkey,
   request: StatusRequest,
-  tenantOf?: TenantOf<Native>,
+  options: StatusOptions<Native> = {},
 ): Promise<HttpAnswer> {
   const policy = latchkey.policy();
   const key = keyOf(request.path);
   const context: AnswerContext = { policy, typeBase: latchkey.problemTypeBase, key };
-  const tenant = await tenantName(latchkey, request, tenantOf);
+  const tenant = await tenantName(latchkey, request, options.tenant);
   if (!isTenant(tenant)) {
     return problemAnswer(context, "tenant-missing", { detail: "Authenticate, and ask again." });
   }
+  const session = await options.binding?.(request.native as Native);
+  if (options.binding !== undefined && !isBinding(session, { isClaim: false })) {
+    return problemAnswer(context, "session-missing", { detail: "Sign in, and ask again." });
+  }
   const scope = scopeFor(tenant, request.query);
+  const refusal = await latchkey.engine.limits?.lookUp({
+    tenant,
+    tenantScope: tenantScopeOf(scope),
+    isClaim: false,
+  });
+  if (refusal !== undefined) return limitedAnswer(context, refusal);
+  // Before it is known whether there is a record: how long the answer takes must not tell.
+  const mark =
+    key === undefined || typeof session !== "string" ? undefined : bindingMark({ scope, key }, session);
   const reading = key === undefined ? undefined : await latchkey.engine.read({ scope, key });
   if (reading === undefined && key !== undefined) {
     return problemAnswer(context, "store-unavailable", {
       detail: "The status cannot be read right now. Ask again.",
-      retryAfterMs: storeDownRetryAfterMs,
+      retryAfterMs: latchkey.engine.storeRetryAfterMs ?? storeDownRetryAfterMs,
     });
   }
   const record = reading?.record;
   const now = reading?.now ?? 0;
-  if (record === undefined) {
+  if (record === undefined || !isOpenTo(record.fingerprint, mark)) {
     return problemAnswer(context, "key-not-found", { detail: "You have not sent a request with this key." });
   }
   // A dead owner's record is answered as it will be when somebody ends it.

@@ -1,6 +1,7 @@
 import type { RequestBody } from "../core/fingerprint.ts";
 import type { HeaderPair } from "../core/response.ts";
-import type { StoredRequest } from "../core/stored-request.ts";
+import { type StoredRequest, traceHeader } from "../core/stored-request.ts";
+import { parseTraceparent } from "../core/traceparent.ts";
 import type { HttpRequest } from "./request.ts";
 
 /**
@@ -16,7 +17,12 @@ const keptHeaderNames = ["idempotency-key", "content-type", "content-encoding", 
 export function storedRequest(
   request: HttpRequest,
   body: RequestBody,
-  options: { readonly tenant: string; readonly extraHeaders: readonly string[] },
+  options: {
+    readonly tenant: string;
+    readonly extraHeaders: readonly string[];
+    /** The trace that the request came in, for a worker's to point to. */
+    readonly trace?: string | undefined;
+  },
 ): StoredRequest | undefined {
   const bytes = bytesOf(body, request.header("content-type"));
   if (bytes === undefined) return undefined;
@@ -26,6 +32,8 @@ export function storedRequest(
     const value = request.header(name);
     if (value !== undefined) headers.push([name.toLowerCase(), value]);
   }
+  const trace = request.header(traceHeader) ?? options.trace;
+  if (trace !== undefined && parseTraceparent(trace) !== undefined) headers.push([traceHeader, trace]);
   return {
     method: request.method,
     target: request.query === "" ? request.path : `${request.path}?${request.query}`,

@@ -71,7 +71,10 @@ export function currentOperation<Tx = unknown>(): Operation<Tx> {
 
 /** Runs `handler` so that {@link currentOperation} finds this execution. */
 export function runOperation<T>(execution: Execution, handler: () => T): T {
-  return storage.run(new ExecutionOperation(execution), handler);
+  const operation = new ExecutionOperation(execution);
+  const { trace } = execution;
+  if (trace === undefined) return storage.run(operation, handler);
+  return trace.run(() => storage.run(operation, handler));
 }
 
 /** Whether the code that asks runs on behalf of this execution. */

@@ -164,7 +164,7 @@ export class Phases implements Flow {
       key,
       correlationId: correlationId ?? lease.key,
       scope: lease.scope,
-      traceparent: null,
+      traceparent: this.#execution.trace?.current() ?? null,
       delayMs,
     });
     return key;
@@ -181,7 +181,8 @@ export class Phases implements Flow {
   async #phase<R>(kind: Phase["kind"], name: string, run: (active: Active) => Promise<R>): Promise<R> {
     const active = this.#begin(name);
     try {
-      const result = await run(active);
+      const { trace } = this.#execution;
+      const result = await (trace === undefined ? run(active) : trace.phase(kind, name, () => run(active)));
       this.#names.add(name);
       return result;
     } catch (error) {

@@ -1,13 +1,16 @@
 import { bufferOf } from "../core/bytes.ts";
 import { ConfigError, LatchkeyError, OperationRefusedError, StoreError } from "../core/errors.ts";
 import { fingerprintSelection } from "../core/fingerprint.ts";
-import { keyLengthMax } from "../core/key.ts";
+import { keyLengthMax, keyTimeMs } from "../core/key.ts";
 import { personalDataIn } from "../core/personal-key.ts";
 import type { Policy } from "../core/policy.ts";
+import { timelinessOf } from "../core/request-time.ts";
 import type { HeaderPair, StoredResponse } from "../core/response.ts";
 import { isTenant, scopeOf } from "../core/scope.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Execution, Settled } from "../engine/execution.ts";
+import { recall } from "../engine/recall.ts";
+import type { Arrival, Verdict } from "../engine/verdict.ts";
 import { fromJsonText, type Jsonified, toJsonText } from "./json.ts";
 import { currentOperation, type Operation, runOperation } from "./operation.ts";
 
@@ -19,6 +22,11 @@ export interface RunRequest {
   readonly key: string;
   /** What the operation is about, as JSON. The same key with another input is refused. */
   readonly input?: unknown;
+  /**
+   * When it was first asked for, in milliseconds since 1970: the time of the message, the event. Needed only where late
+   * arrivals are refused and the key is no UUIDv7.
+   */
+  readonly sentAt?: number;
 }
 
 /** The same policy outside HTTP: nobody could answer later for work that is a function of this process. */
@@ -53,13 +61,10 @@ export async function run<Tx, T>(
     );
   }
   const scope = scopeOf({ tenant, policy: policy.scope, method, path: name });
-  const verdict = await engine.arrive({
-    scope,
-    key,
-    fingerprint: fingerprint.fingerprint,
-    policy,
-    route: policy.name,
-  });
+  const arrival = { scope, key, fingerprint: fingerprint.fingerprint, policy, route: policy.name, tenant };
+  const verdict = isLate(engine, policy, request)
+    ? await recalled(engine, arrival)
+    : await engine.arrive(arrival);
   switch (verdict.kind) {
     case "execute":
       return await execute(verdict.execution, work);
@@ -67,6 +72,8 @@ export async function run<Tx, T>(
       throw new StoreError("the store did not answer, and an operation outside HTTP is not run without it");
     case "storeDown":
       throw new StoreError("the store did not answer: nothing was executed, try again");
+    case "limited":
+      throw refused("rate-limited", "this tenant has used up its limits", verdict.refusal.retryAfterMs);
     case "replay":
       return resultOf<T>(verdict.response);
     case "inFlight":
@@ -81,6 +88,31 @@ export async function run<Tx, T>(
     default:
       return verdict satisfies never;
   }
+}
+
+/** By the time of the message or of the key: there are no headers here. */
+function isLate(engine: Engine, policy: Policy, { key, sentAt }: RunRequest): boolean {
+  if (policy.lateArrivals === "allow") return false;
+  const at = sentAt ?? keyTimeMs(key);
+  const timeliness =
+    at === undefined || Number.isNaN(at) ? undefined : timelinessOf(at, engine.runtime.now(), policy);
+  if (timeliness === undefined || timeliness === "future") {
+    const what = timeliness === undefined ? "does not say when it was asked for" : "is from the future";
+    throw new OperationRefusedError(
+      "request-time-invalid",
+      `this operation ${what}, and late ones are refused: pass sentAt, or a UUID version 7 as its key`,
+    );
+  }
+  return timeliness === "late";
+}
+
+async function recalled(engine: Engine, arrival: Arrival): Promise<Verdict> {
+  const verdict = await recall(engine, arrival);
+  if (typeof verdict !== "string") return verdict;
+  throw new OperationRefusedError(
+    "late-arrival",
+    "this operation is too old to be run, and nothing is kept from which it could be told whether it was",
+  );
 }
 
 /** The place that a method has in an HTTP request's fingerprint and scope. */

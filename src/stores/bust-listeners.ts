@@ -23,4 +23,14 @@ export class BustListeners implements BustListener {
     this.#isListening = false;
     for (const listener of this.#listeners) listener.interrupted();
   }
+
+  /**
+   * Nothing that was kept up to now is to be given any more, as after an interruption. While busts are not heard, everybody
+   * knows that already, and must not be told that they are.
+   */
+  startOver(): void {
+    if (!this.#isListening) return;
+    this.interrupted();
+    this.listening();
+  }
 }

@@ -176,8 +176,8 @@ class Relay {
   async #deliver(message: Message): Promise<Delivery> {
     const { id, topic, key, correlationId, partition, createdAt } = message;
     const controller = new AbortController();
-    try {
-      const receipt = await this.#unlessTooSlow(controller, () =>
+    const deliver = (traceparent: string | null) =>
+      this.#unlessTooSlow(controller, () =>
         this.#options.deliver(
           {
             id,
@@ -186,12 +186,18 @@ class Relay {
             key,
             correlationId,
             partition,
+            traceparent,
             attempt: message.attempts + 1,
             createdAt,
           },
           { signal: controller.signal },
         ),
       );
+    const { tracing } = this.#latchkey.engine;
+    try {
+      const receipt = await (tracing === undefined
+        ? deliver(message.traceparent)
+        : tracing.deliver(message, deliver));
       const reference = receipt?.reference;
       if (reference === undefined) return { kind: "delivered", id };
       return { kind: "delivered", id, reference: storableText(reference, referenceCharactersMax) };

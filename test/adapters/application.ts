@@ -1,6 +1,6 @@
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { Latchkey, PolicyInput, RoutePolicy } from "../../src/index.ts";
+import type { Binding, Latchkey, PolicyInput, RoutePolicy, StatusOptions } from "../../src/index.ts";
 
 /** What a handler sees of its request, read in the framework's own way. */
 export interface Visit {
@@ -85,6 +85,8 @@ export interface Application {
   readonly routeTenant:
     | ((header: (name: string) => string | undefined) => string | undefined | Promise<string | undefined>)
     | undefined;
+  /** What the route ties keys to, told in the same way. */
+  readonly routeBinding: ((header: (name: string) => string | undefined) => Binding) | undefined;
   readonly routes: Readonly<Record<string, Handler>>;
   readonly mount: Mount;
   /** Whether bodies are parsed; if not, handlers read bytes. */
@@ -103,6 +105,18 @@ export interface Framework {
   /** The body parser runs before Latchkey and leaves it only the parsed value. */
   readonly parserFirst: boolean;
   start(application: Application): Promise<Server>;
+}
+
+/** What the application says about its callers, asked of the framework's own request. */
+export function callersOf<Native>(
+  { routeTenant, routeBinding }: Application,
+  header: (native: Native, name: string) => string | undefined,
+): StatusOptions<Native> {
+  const of = (native: Native) => (name: string) => header(native, name);
+  return {
+    ...(routeTenant === undefined ? {} : { tenant: (native: Native) => routeTenant(of(native)) }),
+    ...(routeBinding === undefined ? {} : { binding: (native: Native) => routeBinding(of(native)) }),
+  };
 }
 
 export const methods = ["GET", "POST", "PATCH", "PUT", "DELETE"] as const;

@@ -61,6 +61,7 @@ export interface SiteOptions {
   readonly routes?: Application["routes"];
   readonly policy?: Application["policy"];
   readonly routeTenant?: NonNullable<Application["routeTenant"]>;
+  readonly routeBinding?: NonNullable<Application["routeBinding"]>;
   readonly mount?: Application["mount"];
   readonly parse?: boolean;
   readonly latchkey?: Partial<Omit<LatchkeyOptions, "store">> & PolicyInput;
@@ -167,6 +168,7 @@ export class Site {
       policy,
       routes,
       routeTenant: options.routeTenant,
+      routeBinding: options.routeBinding,
       mount: options.mount ?? "route",
       parse: options.parse ?? true,
     });

@@ -81,7 +81,9 @@ describe("one execution", () => {
 
   it("but not for less than the route says where late arrivals are refused, or a retry could run in between", async () => {
     const { clock, engine: start } = cluster();
-    const running = execution(await start().arrive(arrival({ retentionMs: 60_000, lateArrivals: "reject" })));
+    const running = execution(
+      await start().arrive(arrival({ retentionMs: 60_000, lateArrivals: "reject", clockSkewMs: 0 })),
+    );
     running.retainFor(1000);
     expect(await running.settle(answered(201))).toMatchObject({ expiresAt: clock.now() + 60_000 });
   });

@@ -22,6 +22,11 @@ const forbidden = [
   ["workers", "../adapters/express.ts"],
   ["http", "../workers/workers.ts"],
   ["engine", "../operation/operation.ts"],
+  ["engine", "../observe/prometheus.ts"],
+  ["http", "../observe/prometheus.ts"],
+  ["workers", "../observe/prometheus.ts"],
+  ["observe", "../workers/workers.ts"],
+  ["observe", "../stores/memory/store.ts"],
   ["privacy", "../engine/engine.ts"],
   ["privacy", "../stores/memory/store.ts"],
   ["core", "../privacy/key-ring.ts"],
@@ -32,6 +37,8 @@ const allowed = [
   ["http", "../engine/engine.ts"],
   ["workers", "../http/stored-request.ts"],
   ["stores/memory", "../../core/store.ts"],
+  ["observe", "../engine/engine.ts"],
+  ["observe", "../http/token.ts"],
   ["privacy", "../core/store.ts"],
 ] as const;
 

@@ -44,7 +44,9 @@ describe("the published package", () => {
     expect(Object.keys(manifest.peerDependenciesMeta)).toEqual(Object.keys(manifest.peerDependencies));
   });
 
-  it.each(Object.keys(manifest.exports).filter((name) => name !== "./package.json" && name !== "./dynamodb"))(
+  const needingTheirPeer = ["./package.json", "./dynamodb", "./opentelemetry"];
+
+  it.each(Object.keys(manifest.exports).filter((name) => !needingTheirPeer.includes(name)))(
     "%s can be imported without any driver or framework installed",
     (name) => {
       const specifier = `latchkey${name.slice(1)}`;
@@ -55,6 +57,11 @@ describe("the published package", () => {
   it("latchkey/dynamodb asks for the SDK, whose commands it sends, by name", () => {
     const code = `import("latchkey/dynamodb").catch((error) => console.log(error.message))`;
     expect(run(code)).toMatch(/Cannot find package '@aws-sdk\/client-dynamodb'/);
+  });
+
+  it("latchkey/opentelemetry asks for OpenTelemetry's API, and for no SDK", () => {
+    const code = `import("latchkey/opentelemetry").catch((error) => console.log(error.message))`;
+    expect(run(code)).toMatch(/Cannot find package '@opentelemetry\/api'/);
   });
 
   it.each([

@@ -51,7 +51,15 @@ const name = () => `ride-${++sequence}`;
 
 function message(overrides: Partial<NewMessage> = {}): NewMessage {
   const key = `message-${++sequence}`;
-  const common = { topic: "rides", payload: "{}", partition: null, correlationId: key, delayMs: 0 };
+  const common = {
+    topic: "rides",
+    payload: "{}",
+    partition: null,
+    correlationId: key,
+    scope: "rides",
+    traceparent: null,
+    delayMs: 0,
+  };
   return { ...common, key, ...overrides };
 }
 

@@ -195,7 +195,16 @@ describe("another transaction on the same items", () => {
     return { client, met: () => Object.fromEntries(met) };
   }
   const named = (name: string) => Object.assign(new Error("met another transaction"), { name });
-  const message = { topic: "met", payload: "{}", partition: "met", key: "k", correlationId: "c", delayMs: 0 };
+  const message = {
+    topic: "met",
+    payload: "{}",
+    partition: "met",
+    key: "k",
+    correlationId: "c",
+    scope: "t",
+    traceparent: null,
+    delayMs: 0,
+  };
   const phase = () => ({ progress: [], onCrash: "retry", messages: [message] }) as const;
 
   it("is waited for, by every verb", async () => {
@@ -345,7 +354,16 @@ describe("clocks that differ", () => {
     const { slow, fast, pass } = two(2_000);
     const held = await lease(slow, request());
     const partition = `skew-${held.owner}`;
-    const message = { topic: "skew", payload: "{}", partition, key: "k", correlationId: "c", delayMs: 0 };
+    const message = {
+      topic: "skew",
+      payload: "{}",
+      partition,
+      key: "k",
+      correlationId: "c",
+      scope: "t",
+      traceparent: null,
+      delayMs: 0,
+    };
     await slow.transact?.(
       held,
       () => undefined,

@@ -2,9 +2,11 @@ import { Redis } from "ioredis";
 import type pg from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Store } from "../../src/core/store.ts";
+import { systemRuntime } from "../../src/engine/runtime.ts";
 import { type LayeredStoreOptions, layeredStore } from "../../src/stores/layered/store.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { postgresStore } from "../../src/stores/postgres/store.ts";
+import { type FaultyStore, faultyStore } from "../../src/testing/index.ts";
 import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
 import { inUse, ioredis, isInUse, type Layered, layeredOver, nodeRedis } from "./layered-support.ts";
@@ -135,6 +137,50 @@ it("a bust in one process empties the front for all, and the next answer is kept
   await eventually(async () => (await asked(other, () => other.store.reserve(again(bystander)))) === 1);
   expect(await other.store.reserve(again(busted))).toMatchObject({ kind: "inFlight" });
   await eventually(async () => (await asked(other, () => other.store.reserve(again(bystander)))) === 0);
+});
+
+it.each<[string, (one: Layered) => Store]>([
+  ["a process with a front of its own", ({ store }) => store as Store],
+  ["one that knows only the truth", () => postgresStore(database.pool())],
+])("what %s forgets of a tenant is not replayed by the front, in any process", async (_, forgetterOf) => {
+  const [one, other] = [await started(), await started()];
+  const forgotten = fresh({ scope: "forgotten POST /rides" });
+  await one.store.settle(await leaseOf(one.store, forgotten), complete);
+  for (const each of [one, other]) {
+    expect(await asked(each, () => each.store.reserve(again(forgotten)))).toBe(0);
+  }
+  expect(await forgetterOf(one).forgetTenant({ tenantScope: "forgotten", limit: 10 })).toMatchObject({
+    removed: 1,
+  });
+  for (const each of [one, other]) {
+    await eventually(async () => (await each.store.reserve(again(forgotten))).kind !== "replay");
+    await inUse(each);
+    expect(await each.store.reserve(again(forgotten))).toMatchObject({ kind: "inFlight" });
+  }
+});
+
+it("whoever forgets a tenant does not wait for the news of it", async () => {
+  const truth = faultyStore({
+    store: postgresStore(database.pool(), { listen: true }) as Store,
+    runtime: systemRuntime,
+    choose: () => ({ kind: "none" }),
+  });
+  const deaf: FaultyStore = {
+    ...truth,
+    onBusted(listener) {
+      listener.listening();
+      return truth.onBusted?.({ listening() {}, busted() {}, interrupted() {} }) ?? (() => "");
+    },
+  };
+  const { client, close } = ioredis(redis.url);
+  const store = layeredStore(deaf, client, { frontTimeoutMs: 2_000 });
+  cleanUp.push(close, () => store.close());
+  await inUse({ store, truth } as Layered);
+  const forgotten = fresh({ scope: "at-once" });
+  await store.settle(await leaseOf(store, forgotten), complete);
+  expect(await store.reserve(again(forgotten))).toMatchObject({ kind: "replay" });
+  await store.forgetTenant({ tenantScope: "at-once", limit: 10 });
+  expect(await store.reserve(again(forgotten))).toMatchObject({ kind: "execute", after: "absent" });
 });
 
 it("an answer that is larger than entryBytesMax is left to the truth", async () => {

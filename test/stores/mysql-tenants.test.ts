@@ -73,7 +73,13 @@ describe("a note", () => {
       }
       return added;
     };
-    const processes = Array.from({ length: 8 }, () => mysqlStore(files.pool({ connectionLimit: 2 })));
+    const processes = Array.from({ length: 8 }, (_, index) => {
+      const pool = files.pool({ connectionLimit: 2 });
+      // MariaDB then fails what locks a row that has changed since the transaction first read.
+      const setting = `SET innodb_snapshot_isolation = ${index % 2}`;
+      pool.pool.on("connection", (connection) => connection.query(setting));
+      return mysqlStore(pool);
+    });
     const added = await Promise.all(processes.map(add));
     const { notes } = await store.notes.read(names);
     const counted = notes.reduce((sum, note) => sum + Number(note?.value), 0);
@@ -106,6 +112,23 @@ describe("a note", () => {
       );
     }
     expect(left).toEqual([4, 2, 2]);
+  });
+
+  it("stays if it is written anew between being found and being removed", async () => {
+    await store.notes.write([{ ...fresh("anew"), ttlMs: 0 }]);
+    let isAnew = false;
+    const late = mysqlStore(
+      stagedPool(files.pool(), async (sql, send) => {
+        if (!isAnew && sql.includes("DELETE n")) {
+          isAnew = true;
+          await store.notes.write([fresh("anew", "second")]);
+        }
+        return send();
+      }),
+    );
+    await late.reap({ limit: 1_000, expiry: "delete" });
+    expect(isAnew).toBe(true);
+    expect((await store.notes.read(["anew"])).notes[0]?.version).toBe("second");
   });
 });
 

@@ -200,7 +200,7 @@ describe("tables in plain statements", () => {
     await migrate(picky, plain);
     expect(
       sent.filter((text) => text.startsWith("CREATE INDEX ASYNC IF NOT EXISTS latchkey_dist_")),
-    ).toHaveLength(7);
+    ).toHaveLength(9);
   });
 });
 

@@ -7,7 +7,14 @@ import { freshDatabase } from "../support/database.ts";
 import type { TestDatabase } from "../support/postgres-server.ts";
 import { again, complete, leaseOf, request } from "./postgres-support.ts";
 
-const everyMigration = ["0001_records", "0002_operations", "0003_batches", "0004_bust_generation"];
+const everyMigration = [
+  "0001_records",
+  "0002_operations",
+  "0003_batches",
+  "0004_bust_generation",
+  "0005_notes",
+  "0006_tenants",
+];
 
 let database: TestDatabase;
 let pool: pg.Pool;
@@ -54,9 +61,9 @@ it("a migration that fails leaves nothing behind", async () => {
 
 it("a database that is newer than the code is refused", async () => {
   await migrate(pool);
-  await pool.query("INSERT INTO latchkey_migrations (id, name) VALUES (5, 'from_the_future')");
+  await pool.query("INSERT INTO latchkey_migrations (id, name) VALUES (7, 'from_the_future')");
   await expect(migrate(pool)).rejects.toThrow(ConfigError);
-  await expect(migrate(pool)).rejects.toThrow(/at version 5.*up to 4: upgrade/);
+  await expect(migrate(pool)).rejects.toThrow(/at version 7.*up to 6: upgrade/);
 });
 
 it("two schemas of one database are two stores", async () => {

@@ -34,6 +34,8 @@ function message(overrides: Partial<NewMessage> = {}): NewMessage {
     partition: null,
     key: "lk_1",
     correlationId: "request-1",
+    scope: "acme",
+    traceparent: null,
     delayMs: 0,
     ...overrides,
   };

@@ -25,6 +25,8 @@ const message: NewMessage = {
   partition: null,
   key: "lk_1",
   correlationId: "request-1",
+  scope: "acme",
+  traceparent: null,
   delayMs: 0,
 };
 const commit = (): PhaseCommit => ({ progress, onCrash: "resume", messages: [message] });

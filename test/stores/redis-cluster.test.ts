@@ -112,6 +112,39 @@ it("while a slot moves nothing is written in part either where a request or the 
   await end();
 }, 30_000);
 
+for (const [library, open] of Object.entries({ ioredis: ioredisCluster, redis: nodeRedisCluster })) {
+  it(`a tenant is forgotten on all nodes, but not while slots move, with ${library}`, async () => {
+    const { client, end } = open(cluster);
+    const prefix = `forgetting-${library}`;
+    const store = redisStore(client, { prefix, warn: () => {} });
+    const scopes = ["leaving", "leaving POST /rides", "staying"];
+    for (const scope of scopes) {
+      const asked = Array.from({ length: 150 }, () => request({ scope }));
+      await Promise.all(asked.map(async (each) => store.settle(await lease(store, each), complete())));
+    }
+    const options = { tenantScope: "leaving", limit: 40 };
+
+    const { from, to, slot } = await nodesOf(`{${prefix}:00}`);
+    await from.client.cluster("SETSLOT", slot, "MIGRATING", to.id);
+    await expect(store.forgetTenant(options)).rejects.toThrow("slots of the cluster are being moved");
+    await from.client.cluster("SETSLOT", slot, "STABLE");
+
+    let removed = 0;
+    for (;;) {
+      const counts = await store.forgetTenant(options);
+      removed += counts.removed;
+      if (counts.removed === 0) break;
+    }
+    expect(removed).toBe(300);
+    const left = await Promise.all(nodes.slice(0, 3).map((node) => node.keys(`{${prefix}:*}[0-9]*`)));
+    expect(left.flat().filter((key) => key.endsWith("staying"))).toHaveLength(150);
+    expect(left.flat()).toHaveLength(150);
+    for (const keys of left) expect(keys.length).toBeGreaterThan(10);
+    await store.close();
+    await end();
+  }, 30_000);
+}
+
 const settledMs = 3_600_000;
 
 async function execute(store: Store) {

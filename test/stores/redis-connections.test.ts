@@ -1,25 +1,16 @@
 import { Cluster, Redis } from "ioredis";
 import { createClient, createCluster } from "redis";
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { linkOf, type RedisLink } from "../../src/stores/redis/client.ts";
 import { connectionLimits } from "../../src/stores/redis/connecting.ts";
 import { type RedisClient, redisStore } from "../../src/stores/redis/store.ts";
-import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import type { RedisServer } from "../support/redis-server.ts";
 import { request } from "../support/reserve-request.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
 import { eventually } from "./postgres-support.ts";
+import { serversOfTests } from "./redis-support.ts";
 
-const cleanUp: (() => unknown)[] = [];
-
-afterEach(async () => {
-  for (const step of cleanUp.splice(0).reverse()) await step();
-});
-
-async function start(...args: string[]): Promise<RedisServer> {
-  const server = await startRedis({ args });
-  cleanUp.push(() => server.stop());
-  return server;
-}
+const { cleanUp, start } = serversOfTests();
 
 /** The address of a server, behind which there can be another one later. */
 async function addressOf({ port }: RedisServer): Promise<TcpProxy> {

@@ -1,9 +1,8 @@
-import { Redis } from "ioredis";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { StoreError } from "../../src/core/errors.ts";
 import type { ReserveRequest, Store } from "../../src/core/store.ts";
 import { nameOf } from "../../src/stores/redis/names.ts";
-import { RedisStore, type RedisStoreSeams } from "../../src/stores/redis/redis-store.ts";
+import type { RedisStoreSeams } from "../../src/stores/redis/redis-store.ts";
 import {
   complete,
   created,
@@ -13,38 +12,13 @@ import {
   someProgress,
   suspend,
 } from "../../src/testing/contract/requests.ts";
-import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { again, request } from "../support/reserve-request.ts";
+import { callsOf, redisBench } from "./redis-support.ts";
 
-let server: RedisServer;
-let client: Redis;
-const stores: Store[] = [];
-let prefixes = 0;
-let tag = "";
-
-beforeAll(async () => {
-  server = await startRedis();
-  client = new Redis(server.url);
-});
-
-afterEach(async () => {
-  for (const store of stores.splice(0)) await store.close();
-});
-
-afterAll(async () => {
-  client?.disconnect();
-  await server?.stop();
-});
+const bench = redisBench("damage");
 
 /** A store on keys of its own. */
-function open(seams: RedisStoreSeams = {}): RedisStore {
-  prefixes += 1;
-  const prefix = `damage-${prefixes}`;
-  tag = `{${prefix}:0}`;
-  const store = new RedisStore(client, { prefix, warn: () => {} }, seams);
-  stores.push(store);
-  return store;
-}
+const open = (seams: RedisStoreSeams = {}) => bench.open({}, seams);
 
 async function execute(store: Store, response = created): Promise<ReserveRequest> {
   const asked = request();
@@ -52,7 +26,6 @@ async function execute(store: Store, response = created): Promise<ReserveRequest
   return asked;
 }
 
-const keyOf = (asked: ReserveRequest) => tag + nameOf(asked);
 const backoff = { baseMs: 600_000, capMs: 600_000 };
 
 describe("an index that is wrong", () => {
@@ -60,16 +33,19 @@ describe("an index that is wrong", () => {
     let now = Date.now();
     const store = open({ clock: () => now });
     const settled = await Promise.all(Array.from({ length: 250 }, () => execute(store)));
-    for (const [nth, asked] of settled.entries()) await client.zadd(`${tag}@sweep`, 1 + nth, nameOf(asked));
+    for (const [nth, asked] of settled.entries())
+      await bench.client.zadd(`${bench.tag}@sweep`, 1 + nth, nameOf(asked));
     const [dead, alive] = [request({ leaseMs: 50 }), request()];
     await store.reserve(dead);
     await store.reserve(alive);
-    await client.zadd(`${tag}@sweep`, 1, nameOf(alive));
+    await bench.client.zadd(`${bench.tag}@sweep`, 1, nameOf(alive));
     now += 100;
     expect(await store.sweep({ limit: 10, unclaimed: created })).toMatchObject({ unknown: 1 });
     expect((await store.read(dead)).record?.state).toBe("unknown");
-    expect(await client.zcard(`${tag}@sweep`)).toBe(1);
-    expect(Number(await client.zscore(`${tag}@sweep`, nameOf(alive)))).toBe(now - 100 + alive.leaseMs);
+    expect(await bench.client.zcard(`${bench.tag}@sweep`)).toBe(1);
+    expect(Number(await bench.client.zscore(`${bench.tag}@sweep`, nameOf(alive)))).toBe(
+      now - 100 + alive.leaseMs,
+    );
   });
 
   it("does not change a lease: what is in progress is not claimed as unknown, or to be resumed", async () => {
@@ -77,10 +53,10 @@ describe("an index that is wrong", () => {
     const store = open({ clock: () => now });
     const asked = request();
     await store.settle(await lease(store, asked), { ...suspend, reconcileAfterMs: 0 });
-    await client.del(keyOf(asked));
+    await bench.client.del(bench.keyOf(asked));
     const held = await lease(store, again(asked));
-    await client.zadd(`${tag}@resume`, 1, nameOf(asked));
-    await client.set(`${tag}q${nameOf(asked)}`, "");
+    await bench.client.zadd(`${bench.tag}@resume`, 1, nameOf(asked));
+    await bench.client.set(`${bench.tag}q${nameOf(asked)}`, "");
     const { record } = await store.read(asked);
     now += 1;
     expect(await store.claimUnknown({ limit: 10, backoff })).toEqual([]);
@@ -89,7 +65,7 @@ describe("an index that is wrong", () => {
       gaveUp: 0,
     });
     expect((await store.read(asked)).record).toEqual(record);
-    expect(await client.exists(`${tag}@unknown`, `${tag}@resume`)).toBe(0);
+    expect(await bench.client.exists(`${bench.tag}@unknown`, `${bench.tag}@resume`)).toBe(0);
     expect((await store.settle(held, complete())).kind).toBe("settled");
   });
 
@@ -99,11 +75,11 @@ describe("an index that is wrong", () => {
     for (const isNewer of [true, true, true, false]) {
       const asked = request();
       await store.settle(await lease(store, asked), { ...suspend, reconcileAfterMs: 0 });
-      if (isNewer) await client.setrange(keyOf(asked), 0, "\t");
+      if (isNewer) await bench.client.setrange(bench.keyOf(asked), 0, "\t");
       now += 1;
     }
     expect(await store.claimUnknown({ limit: 2, backoff })).toHaveLength(1);
-    expect(await client.zcard(`${tag}@unknown`)).toBe(4);
+    expect(await bench.client.zcard(`${bench.tag}@unknown`)).toBe(4);
   });
 });
 
@@ -167,7 +143,7 @@ describe("a batch", () => {
     const large = { ...created, body: new Uint8Array(100 * 1024).fill(7) };
     const settled = await Promise.all(Array.from({ length: 20 }, () => execute(store, large)));
     const asked = [...settled.map((each) => again(each)), request(), request()];
-    await client.config("RESETSTAT");
+    await bench.client.config("RESETSTAT");
     const answers = await Promise.all(asked.map((each) => store.reserve(each)));
     for (const answer of answers.slice(0, 20)) {
       if (answer.kind !== "replay" || answer.response.kind !== "full") throw new Error("expected the answer");
@@ -175,34 +151,31 @@ describe("a batch", () => {
     }
     expect(answers.slice(20)).toMatchObject([{ kind: "execute" }, { kind: "execute" }]);
     // Two answers of this size fit into one script.
-    expect(await callsOf("evalsha")).toBeGreaterThan(10);
+    expect(await callsOf(bench.client, "evalsha")).toBeGreaterThan(10);
   });
 
   it("that a server without memory refuses still answers the retries in it", async () => {
     const store = open({ aloneMax: 0 });
     const settled = await Promise.all(Array.from({ length: 10 }, () => execute(store)));
-    await client.config("SET", "maxmemory", "1mb");
+    await bench.client.config("SET", "maxmemory", "1mb");
     try {
       const answers = await Promise.allSettled(
         [...settled.map((each) => again(each)), request()].map((each) => store.reserve(each)),
       );
       expect(answers.map(({ status }) => status)).toEqual([...settled.map(() => "fulfilled"), "rejected"]);
     } finally {
-      await client.config("SET", "maxmemory", "0");
+      await bench.client.config("SET", "maxmemory", "0");
     }
   });
 });
 
-/** How often a command was called since the counts began. */
-async function callsOf(command: string): Promise<number> {
-  const counts = await client.info("commandstats");
-  return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(counts)?.[1] ?? 0);
-}
+/** The times in its head may happen to look like any text. */
+const headBytes = 54;
 
 /** Puts other bytes into a record. */
 async function damage(asked: ReserveRequest, from: string, to: string): Promise<void> {
-  const value = await client.getBuffer(keyOf(asked));
-  const at = value?.indexOf(from) ?? -1;
+  const value = await bench.client.getBuffer(bench.keyOf(asked));
+  const at = value?.indexOf(from, headBytes) ?? -1;
   if (at < 0) throw new Error(`there is no ${from} in the record`);
-  await client.setrange(keyOf(asked), at, to);
+  await bench.client.setrange(bench.keyOf(asked), at, to);
 }

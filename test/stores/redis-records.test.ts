@@ -1,60 +1,23 @@
-import { Redis } from "ioredis";
 import { createClient } from "redis";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { StoreError } from "../../src/core/errors.ts";
-import type { Lease, ReserveRequest, Settlement, Store } from "../../src/core/store.ts";
-import { nameOf } from "../../src/stores/redis/names.ts";
-import { RedisStore, type RedisStoreSeams } from "../../src/stores/redis/redis-store.ts";
-import type { RedisStoreOptions } from "../../src/stores/redis/store.ts";
+import type { ReserveRequest, Settlement } from "../../src/core/store.ts";
 import {
   complete,
   created,
   kept,
+  lease,
   release,
   someProgress,
   suspend,
 } from "../../src/testing/contract/requests.ts";
-import { type RedisServer, startRedis } from "../support/redis-server.ts";
 import { again, request } from "../support/reserve-request.ts";
 import { eventually } from "./postgres-support.ts";
+import { redisBench } from "./redis-support.ts";
 
-let server: RedisServer;
-let client: Redis;
-const stores: Store[] = [];
-let prefixes = 0;
-let prefix = "";
+const bench = redisBench("records");
+const { open, keyOf } = bench;
 
-beforeAll(async () => {
-  server = await startRedis();
-  client = new Redis(server.url);
-});
-
-afterEach(async () => {
-  for (const store of stores.splice(0)) await store.close();
-});
-
-afterAll(async () => {
-  client?.disconnect();
-  await server?.stop();
-});
-
-/** A store on keys of its own. */
-function open(options: RedisStoreOptions = {}, seams: RedisStoreSeams = {}): RedisStore {
-  prefixes += 1;
-  prefix = `records-${prefixes}`;
-  const store = new RedisStore(client, { prefix, warn: () => {}, ...options }, seams);
-  stores.push(store);
-  return store;
-}
-
-async function lease(store: Store, asked: ReserveRequest): Promise<Lease> {
-  const reservation = await store.reserve(asked);
-  if (reservation.kind !== "execute")
-    throw new Error(`expected the right to execute, got ${reservation.kind}`);
-  return reservation.lease;
-}
-
-const keyOf = (asked: ReserveRequest) => `{${prefix}:0}${nameOf(asked)}`;
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
 
@@ -64,7 +27,7 @@ describe("how long records stay", () => {
     for (const settlement of [complete(created, dayMs), { ...release, retentionMs: dayMs }]) {
       const asked = request();
       await store.settle(await lease(store, asked), settlement);
-      const left = await client.pttl(keyOf(asked));
+      const left = await bench.client.pttl(keyOf(asked));
       expect(left).toBeGreaterThan(dayMs + hourMs - 10_000);
       expect(left).toBeLessThanOrEqual(dayMs + hourMs);
     }
@@ -90,12 +53,12 @@ describe("how long records stay", () => {
         const asked = request({ request: kept });
         if (first !== undefined) {
           await store.settle(await lease(store, asked), first);
-          expect(await client.pttl(keyOf(asked)), name).toBeGreaterThan(0);
+          expect(await bench.client.pttl(keyOf(asked)), name).toBeGreaterThan(0);
           if (first.kind === "complete") await new Promise((resolve) => setTimeout(resolve, 5));
         }
         await make(again(asked));
-        expect(await client.pttl(keyOf(asked)), name).toBe(-1);
-        expect(await client.pttl(keyOf(asked).replace("}", "}q")), `the request of ${name}`).toBe(-1);
+        expect(await bench.client.pttl(keyOf(asked)), name).toBe(-1);
+        expect(await bench.client.pttl(keyOf(asked).replace("}", "}q")), `the request of ${name}`).toBe(-1);
       }
     }
   });
@@ -105,15 +68,15 @@ describe("how long records stay", () => {
     for (const settlement of [complete(created, 1), { ...release, retentionMs: 1 }]) {
       await store.settle(await lease(store, request({ request: kept })), settlement);
     }
-    for (const key of await client.keys(`*${prefix}:*`)) {
+    for (const key of await bench.client.keys(`*${bench.prefix}:*`)) {
       if (/:buckets|@audit|@windows/.test(key)) continue;
-      expect(await client.pttl(key), key).toBeGreaterThan(0);
+      expect(await bench.client.pttl(key), key).toBeGreaterThan(0);
     }
-    expect(await client.zcard(`{${prefix}:0}@sweep`)).toBe(0);
+    expect(await bench.client.zcard(`{${bench.prefix}:0}@sweep`)).toBe(0);
     await new Promise((resolve) => setTimeout(resolve, 5));
     expect(await store.reap({ limit: 10, expiry: "delete" })).toEqual({ deleted: 2, expired: 0 });
-    const left = await client.keys(`*${prefix}:*`);
-    expect(left.sort()).toEqual([`${prefix}:buckets`, `{${prefix}:0}@audit`].sort());
+    const left = await bench.client.keys(`*${bench.prefix}:*`);
+    expect(left.sort()).toEqual([`${bench.prefix}:buckets`, `{${bench.prefix}:0}@audit`].sort());
   });
 
   it("a fence goes on after its record was deleted, and nothing else is remembered", async () => {
@@ -124,8 +87,8 @@ describe("how long records stay", () => {
     await new Promise((resolve) => setTimeout(resolve, 5));
     expect(await store.reap({ limit: 10, expiry: "delete" })).toEqual({ deleted: 1, expired: 0 });
     expect((await store.read(asked)).record).toBeUndefined();
-    expect((await client.getBuffer(keyOf(asked)))?.byteLength).toBeLessThan(60);
-    expect(await client.pttl(keyOf(asked))).toBeGreaterThan(29 * dayMs);
+    expect((await bench.client.getBuffer(keyOf(asked)))?.byteLength).toBeLessThan(60);
+    expect(await bench.client.pttl(keyOf(asked))).toBeGreaterThan(29 * dayMs);
     expect(await store.bust(asked, { by: "Ada", reason: "none" })).toEqual({
       kind: "nothing",
       state: "absent",
@@ -139,12 +102,12 @@ describe("how long records stay", () => {
     const store = open();
     const asked = request({ leaseMs: 1, onCrash: "retry", request: kept });
     await lease(store, asked);
-    await client.del(keyOf(asked));
+    await bench.client.del(keyOf(asked));
     await new Promise((resolve) => setTimeout(resolve, 5));
-    expect(await client.zcard(`{${prefix}:0}@sweep`)).toBe(1);
+    expect(await bench.client.zcard(`{${bench.prefix}:0}@sweep`)).toBe(1);
     const unclaimed = created;
     expect(await store.sweep({ limit: 10, unclaimed })).toEqual({ unknown: 0, retryable: 0, unclaimed: 0 });
-    expect(await client.zcard(`{${prefix}:0}@sweep`)).toBe(0);
+    expect(await bench.client.zcard(`{${bench.prefix}:0}@sweep`)).toBe(0);
   });
 });
 
@@ -153,7 +116,7 @@ describe("a record that a failover has lost", () => {
     const store = open();
     const asked = request();
     const before = await lease(store, asked);
-    await client.del(keyOf(asked));
+    await bench.client.del(keyOf(asked));
     const second = await lease(store, again(asked));
     expect(second.fence).toBe(before.fence);
     expect(await store.renew([before], 60_000)).toEqual(["lost"]);
@@ -166,7 +129,7 @@ describe("a record that a failover has lost", () => {
     const store = open();
     const asked = request();
     const held = await lease(store, asked);
-    await client.del(keyOf(asked));
+    await bench.client.del(keyOf(asked));
     expect(await store.settle(held, complete())).toEqual({ kind: "lost" });
     expect((await store.read(asked)).record).toBeUndefined();
   });
@@ -209,7 +172,7 @@ describe("requests that come twice, late or badly", () => {
     const store = open({}, { aloneMax: 0 });
     const [newer, other] = [request(), request()];
     const held = await lease(store, newer);
-    await client.setrange(keyOf(newer), 0, "\t");
+    await bench.client.setrange(keyOf(newer), 0, "\t");
     const answers = await Promise.allSettled([
       store.reserve(again(newer)),
       store.reserve(other),
@@ -218,7 +181,7 @@ describe("requests that come twice, late or badly", () => {
     expect(answers.map(({ status }) => status)).toEqual(["rejected", "fulfilled", "rejected"]);
     await expect(store.read(newer)).rejects.toThrow(/upgrade this process/);
     await expect(store.bust(newer, { by: "Ada", reason: "none" })).rejects.toThrow(/upgrade this process/);
-    expect((await client.getBuffer(keyOf(newer)))?.[0]).toBe(9);
+    expect((await bench.client.getBuffer(keyOf(newer)))?.[0]).toBe(9);
   });
 
   it("a route that is too long is refused, and spoils nothing for those who came with it", async () => {
@@ -281,11 +244,10 @@ describe("requests that come twice, late or badly", () => {
 describe("scripts", () => {
   for (const name of ["ioredis", "redis"] as const) {
     it(`are sent again when the server has forgotten them, with ${name}`, async () => {
-      const user = name === "ioredis" ? client : createClient({ url: server.url });
-      const store = new RedisStore(user, { prefix: `flush-${name}`, warn: () => {} });
-      stores.push(store);
+      const client = name === "ioredis" ? bench.client : createClient({ url: bench.server.url });
+      const store = open({ prefix: `flush-${name}` }, {}, client);
       let flushes = 0;
-      const flushing = setInterval(() => void client.script("FLUSH").then(() => flushes++), 5);
+      const flushing = setInterval(() => void bench.client.script("FLUSH").then(() => flushes++), 5);
       try {
         await Promise.all(
           Array.from({ length: 32 }, async () => {
@@ -308,9 +270,9 @@ describe("wake-ups", () => {
   it("are published for records that somebody waits for, and for no others", async () => {
     const store = open();
     const heard: string[] = [];
-    const listener = client.duplicate();
+    const listener = bench.client.duplicate();
     try {
-      await listener.subscribe(`{${prefix}:0}!`);
+      await listener.subscribe(`{${bench.prefix}:0}!`);
       listener.on("message", (_channel, message: string) => heard.push(message));
       const [watched, other] = [request(), request()];
       const held = await lease(store, watched);

@@ -1,7 +1,12 @@
 import { Cluster, Redis } from "ioredis";
 import { createClient, createCluster } from "redis";
-import type { RedisClient } from "../../src/stores/redis/store.ts";
-import type { RedisSentinel } from "../support/redis-server.ts";
+import { afterAll, afterEach, beforeAll } from "vitest";
+import type { RecordId } from "../../src/core/record.ts";
+import type { Store } from "../../src/core/store.ts";
+import { nameOf } from "../../src/stores/redis/names.ts";
+import { RedisStore, type RedisStoreSeams } from "../../src/stores/redis/redis-store.ts";
+import type { RedisClient, RedisStoreOptions } from "../../src/stores/redis/store.ts";
+import { type RedisSentinel, type RedisServer, startRedis } from "../support/redis-server.ts";
 
 /** A client of the user's own, and its end. */
 export interface OpenedClient {
@@ -48,3 +53,86 @@ export const clusterLacks = {
   ...lacks,
   "bust news": "no client knows whether it has missed a message of a cluster",
 };
+
+/** A server for the tests of one file, and what they look into it with. */
+export interface RedisBench {
+  readonly server: RedisServer;
+  readonly client: Redis;
+  /** Of the store that was opened last. */
+  readonly prefix: string;
+  readonly tag: string;
+  keyOf(id: RecordId): string;
+  /** A store on keys of its own, or under the prefix that is given, until the test is over. */
+  open(options?: RedisStoreOptions, seams?: RedisStoreSeams, client?: RedisClient): RedisStore;
+}
+
+export function redisBench(name: string): RedisBench {
+  let server: RedisServer;
+  let client: Redis;
+  let prefixes = 0;
+  let prefix = "";
+  const stores: Store[] = [];
+
+  beforeAll(async () => {
+    server = await startRedis();
+    client = new Redis(server.url);
+  });
+
+  afterEach(async () => {
+    for (const store of stores.splice(0)) await store.close();
+  });
+
+  afterAll(async () => {
+    client?.disconnect();
+    await server?.stop();
+  });
+
+  const tag = () => `{${prefix}:0}`;
+  return {
+    get server() {
+      return server;
+    },
+    get client() {
+      return client;
+    },
+    get prefix() {
+      return prefix;
+    },
+    get tag() {
+      return tag();
+    },
+    keyOf: (id) => tag() + nameOf(id),
+    open(options = {}, seams = {}, through = client) {
+      prefixes += 1;
+      prefix = options.prefix ?? `${name}-${prefixes}`;
+      const store = new RedisStore(through, { warn: () => {}, ...options, prefix }, seams);
+      stores.push(store);
+      return store;
+    },
+  };
+}
+
+/** How often a command was called since the counts began. */
+export async function callsOf(client: Redis, command: string): Promise<number> {
+  const counts = await client.info("commandstats");
+  return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(counts)?.[1] ?? 0);
+}
+
+/** Servers that a test starts for itself, and whatever else ends with it, the latest first. */
+export function serversOfTests(): {
+  readonly cleanUp: (() => unknown)[];
+  start(...args: string[]): Promise<RedisServer>;
+} {
+  const cleanUp: (() => unknown)[] = [];
+  afterEach(async () => {
+    for (const step of cleanUp.splice(0).reverse()) await step();
+  });
+  return {
+    cleanUp,
+    async start(...args) {
+      const server = await startRedis({ args });
+      cleanUp.push(() => server.stop());
+      return server;
+    },
+  };
+}

@@ -1,26 +1,17 @@
 import { Cluster, Redis } from "ioredis";
 import { createClient, createClientPool } from "redis";
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ConfigError, StoreError } from "../../src/core/errors.ts";
 import type { Store } from "../../src/core/store.ts";
 import { linkOf } from "../../src/stores/redis/client.ts";
 import { type RedisClient, type RedisStoreOptions, redisStore } from "../../src/stores/redis/store.ts";
 import { complete } from "../../src/testing/contract/requests.ts";
-import { type RedisServer, startRedis } from "../support/redis-server.ts";
+import type { RedisServer } from "../support/redis-server.ts";
 import { again, request } from "../support/reserve-request.ts";
 import { eventually } from "./postgres-support.ts";
+import { serversOfTests } from "./redis-support.ts";
 
-const cleanUp: (() => unknown)[] = [];
-
-afterEach(async () => {
-  for (const step of cleanUp.splice(0).reverse()) await step();
-});
-
-async function start(...args: string[]): Promise<RedisServer> {
-  const server = await startRedis({ args });
-  cleanUp.push(() => server.stop());
-  return server;
-}
+const { cleanUp, start } = serversOfTests();
 
 function open(client: RedisClient, options: RedisStoreOptions = {}) {
   const store = redisStore(client, { warn: () => {}, ...options });

@@ -110,6 +110,14 @@ describe("a tenant", () => {
     expect(planOf(database, deleteForgotten)).toContain("latchkey_notes_forget (forget_at<?)");
   });
 
+  it("is told from others whose names begin as its own", async () => {
+    for (const scope of ["acme", "acme POST /rides", "acme\t", "acme!", "acmE", "acme.x", "acm"]) {
+      await store.settle(await lease(store, request({ scope })), release);
+    }
+    // Two records, each with an audit entry.
+    expect((await store.forgetTenant({ tenantScope: "acme", limit: 100 })).removed).toBe(4);
+  });
+
   it("is forgotten with the bodies that were kept of its requests", async () => {
     const scope = "acme POST /rides";
     await store.settle(await lease(store, request({ scope, request: kept })), release);

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { toJetStream } from "../../src/workers/deliveries/jetstream.ts";
 import { startNats } from "../support/nats-server.ts";
 import type { ServerProcess } from "../support/server-process.ts";
-import { deliveredMessage } from "./outbox-support.ts";
+import { deliveredMessage, tracedBy } from "./outbox-support.ts";
 
 let server: ServerProcess;
 let connection: NatsConnection;
@@ -34,6 +34,7 @@ it("publishes a message with its key and its correlation id, and knows its place
   expect(stored.header.get("Nats-Msg-Id")).toBe("lk_published");
   expect(stored.header.get("idempotency-key")).toBe("lk_published");
   expect(stored.header.get("correlation-id")).toBe("request-1");
+  expect(stored.header.get("traceparent")).toBe(tracedBy);
 });
 
 it("is stored once, however often it is delivered", async () => {

@@ -4,7 +4,7 @@ import { createServer } from "node:net";
 import { Kafka, logLevel } from "kafkajs";
 import { expect, it } from "vitest";
 import { type KafkaProducer, toKafka } from "../../src/workers/deliveries/kafka.ts";
-import { deliveredMessage } from "./outbox-support.ts";
+import { deliveredMessage, tracedBy } from "./outbox-support.ts";
 
 const context = { signal: new AbortController().signal };
 
@@ -32,11 +32,20 @@ it("sends a message under its partition, with its key and its correlation id", a
         {
           key: "customer-1",
           value: '{"charge":"ch_1","amount":500}',
-          headers: { "idempotency-key": "lk_7", "correlation-id": "request-1" },
+          headers: { "idempotency-key": "lk_7", "correlation-id": "request-1", traceparent: tracedBy },
         },
       ],
     },
   ]);
+});
+
+it("sends no trace where there is none", async () => {
+  const { sent, send } = producer([]);
+  await toKafka({ send })(deliveredMessage({ traceparent: null }), context);
+  expect(sent).toMatchObject([
+    { messages: [{ headers: { "idempotency-key": "lk_7", "correlation-id": "request-1" } }] },
+  ]);
+  expect(JSON.stringify(sent)).not.toContain("traceparent");
 });
 
 it("spreads messages without a partition, and sends to the topic that it was told", async () => {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { toRabbitMq } from "../../src/workers/deliveries/rabbitmq.ts";
 import { startRabbitMq } from "../support/rabbitmq-server.ts";
 import type { ServerProcess } from "../support/server-process.ts";
-import { deliveredMessage } from "./outbox-support.ts";
+import { deliveredMessage, tracedBy } from "./outbox-support.ts";
 
 let server: ServerProcess;
 let connection: ChannelModel;
@@ -42,7 +42,7 @@ it("publishes a message that outlives the broker, with its key and its correlati
     contentType: "application/json",
     deliveryMode: 2,
     timestamp: 1767323045,
-    headers: { "idempotency-key": "lk_7", "correlation-id": "request-1" },
+    headers: { "idempotency-key": "lk_7", "correlation-id": "request-1", traceparent: tracedBy },
   });
 });
 

@@ -5,7 +5,7 @@ import { Webhook } from "standardwebhooks";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { NotDeliverableError, RetryLaterError } from "../../src/workers/deliveries/deliver.ts";
 import { toWebhook } from "../../src/workers/deliveries/webhook.ts";
-import { deliveredMessage } from "./outbox-support.ts";
+import { deliveredMessage, tracedBy } from "./outbox-support.ts";
 
 const secret = `whsec_${Buffer.from("a secret of twenty-four.").toString("base64")}`;
 const oldSecret = `whsec_${Buffer.from("the one that was before it").toString("base64")}`;
@@ -65,6 +65,7 @@ it("sends what a receiver verifies with the standard's library", async () => {
     "webhook-id": "lk_7",
     "idempotency-key": "lk_7",
     "correlation-id": "request-1",
+    traceparent: tracedBy,
   });
   expect(() => verified(oldSecret, hook)).toThrow();
   expect(() => verified(secret, { ...hook, body: hook.body.replace("500", "501") })).toThrow();

@@ -91,6 +91,8 @@ export async function enqueue(
         partition: null,
         key: randomUUID(),
         correlationId: "request-1",
+        scope: "acme",
+        traceparent: null,
         delayMs: 0,
         ...message,
         payload: JSON.stringify(message.payload ?? null),
@@ -99,6 +101,9 @@ export async function enqueue(
   );
   if (answer?.kind !== "committed") throw new Error("nothing was enqueued");
 }
+
+/** The trace that they come from. */
+export const tracedBy = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 /** A message as deliveries get it. */
 export function deliveredMessage(overrides: Partial<DeliveredMessage> = {}): DeliveredMessage {
@@ -109,6 +114,7 @@ export function deliveredMessage(overrides: Partial<DeliveredMessage> = {}): Del
     key: "lk_7",
     correlationId: "request-1",
     partition: null,
+    traceparent: tracedBy,
     attempt: 1,
     createdAt: Date.UTC(2026, 0, 2, 3, 4, 5, 678),
     ...overrides,

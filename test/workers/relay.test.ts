@@ -60,6 +60,7 @@ describe.each(Object.entries(outboxStores))("on %s, a relay", (_name, openOutbox
         key: "lk_1",
         correlationId: "request-7",
         partition: "customer-1",
+        traceparent: null,
         attempt: 1,
         createdAt: expect.any(Number),
       },

@@ -46,7 +46,7 @@ export async function readAudit(table: Table, query: AuditQuery): Promise<readon
     shards.map(async (shard) => {
       const found: AuditEntry[] = [];
       for await (const items of findInIndex(table, "audit", shard, { until, isBackwards: true })) {
-        found.push(...items.map(entryOf).filter(isWanted));
+        found.push(...items.map(auditEntryOf).filter(isWanted));
         if (found.length >= limit) break;
       }
       return found;
@@ -75,12 +75,12 @@ async function ofOneRecord(
     Limit: limit,
   });
   for await (const items of pages) {
-    found.push(...items.map(entryOf));
+    found.push(...items.map(auditEntryOf));
     if (found.length >= limit) break;
   }
   return found.slice(0, limit);
 }
 
-function entryOf(item: Item): AuditEntry {
+export function auditEntryOf(item: Item): AuditEntry {
   return JSON.parse(textIn(item, "entry")) as AuditEntry;
 }

@@ -5,8 +5,8 @@ import type { StoredResponse } from "../../core/response.ts";
 import { expired } from "../../core/transition.ts";
 import { inParallel } from "./concurrency.ts";
 import { keyItem } from "./keys.ts";
-import { type BodyParts, type ItemEntry, ttl } from "./record-item.ts";
-import type { Table } from "./table.ts";
+import { type BodyParts, type ItemEntry, partsOf, ttl } from "./record-item.ts";
+import type { Table, WriteOutcome } from "./table.ts";
 import { bytes, bytesInIf, textIn } from "./values.ts";
 
 export interface BodiesOptions {
@@ -92,6 +92,12 @@ export class Bodies {
 export async function forgetBody(table: Table, { name, count }: BodyParts): Promise<void> {
   const keys = Array.from({ length: count }, (_, nth) => partKey(name, nth));
   await inParallel(keys, (key) => table.delete(key, (expression) => expression.exists("pk"))).catch(() => {});
+}
+
+/** The same for a record that was deleted, if it was. */
+export async function forgetBodyOf(table: Table, outcome: WriteOutcome): Promise<void> {
+  const parts = outcome.kind === "written" && outcome.old ? partsOf(outcome.old) : undefined;
+  if (parts !== undefined) await forgetBody(table, parts);
 }
 
 export function checkedPartBytes(partBytes: number): number {

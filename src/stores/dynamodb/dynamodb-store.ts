@@ -1,6 +1,7 @@
 import type { DynamoDBClient } from "@aws-sdk/client-dynamodb";
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
 import { ConfigError } from "../../core/errors.ts";
+import type { Notes } from "../../core/notes.ts";
 import type { Outbox } from "../../core/outbox.ts";
 import type { RecordId, UnknownRecord } from "../../core/record.ts";
 import type { StoredResponse } from "../../core/response.ts";
@@ -11,6 +12,8 @@ import type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  ForgetCounts,
+  ForgetOptions,
   HeartbeatAnswer,
   Lease,
   PhaseCommit,
@@ -27,11 +30,15 @@ import type {
   Store,
   SweepCounts,
   TransactAnswer,
+  UnknownCounts,
 } from "../../core/store.ts";
+import { Forgetting } from "../forgetting.ts";
 import { readAudit } from "./audit.ts";
 import { Bodies, checkedPartBytes } from "./bodies.ts";
 import type { Context } from "./context.ts";
+import { forgetEverywhere } from "./forgetting.ts";
 import * as leases from "./leases.ts";
+import { DynamoDbNotes } from "./notes.ts";
 import { DynamoDbOutbox } from "./outbox.ts";
 import { Records } from "./records.ts";
 import { reserve } from "./reserving.ts";
@@ -65,6 +72,8 @@ export class DynamoDbStore implements Store<DynamoWrites> {
   readonly name = "dynamodb";
   readonly capabilities: Capabilities;
   readonly outbox: Outbox;
+  readonly notes: Notes;
+  readonly #forgetting: Forgetting;
   readonly #context: Context;
 
   constructor(client: DynamoDBClient, options: DynamoDbStoreOptions) {
@@ -73,6 +82,8 @@ export class DynamoDbStore implements Store<DynamoWrites> {
     const bodies = new Bodies(records.table, { largeBodies, partBytes });
     this.#context = { records, bodies, now: clock, clockSkewMs };
     this.outbox = new DynamoDbOutbox(this.#context);
+    this.notes = new DynamoDbNotes(this.#context);
+    this.#forgetting = new Forgetting((pass) => forgetEverywhere(this.#context, pass));
     this.capabilities = {
       transactions: true,
       // Streams could tell, but somebody has to read them: whoever waits has to ask.
@@ -144,6 +155,14 @@ export class DynamoDbStore implements Store<DynamoWrites> {
 
   reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
     return upkeep.reap(this.#context, options);
+  }
+
+  forgetTenant(options: ForgetOptions): Promise<ForgetCounts> {
+    return this.#forgetting.forget(options);
+  }
+
+  unknownCounts(): Promise<UnknownCounts> {
+    return upkeep.unknownCounts(this.#context);
   }
 
   async close(): Promise<void> {}

@@ -1,5 +1,5 @@
 import type { CancellationReason, TransactWriteItem } from "@aws-sdk/client-dynamodb";
-import { LatchkeyError, StoreError } from "../../core/errors.ts";
+import { LatchkeyError, StoreError, StoreRefusedError } from "../../core/errors.ts";
 
 /**
  * One of the items that an atomic phase handed over was refused, and so nothing of the phase was written. The lease is
@@ -56,7 +56,7 @@ export function storeError(cause: unknown, table: string): StoreError {
     );
   }
   if (isTooLarge(cause)) {
-    return new StoreError(
+    return new StoreRefusedError(
       "DynamoDB keeps at most 400 KB in one item, and the record of this request would be larger: keep less of the " +
         "request (requestBytesMax), of the results of its phases, or of its response (responseBytesMax)",
       { cause },

@@ -22,6 +22,11 @@ export function recordKey(id: RecordId): ItemKey {
   return { pk: `record#${nameOf(id)}`, sk: "record" };
 }
 
+/** A note is alone under its partition key, as a record is. */
+export function noteKey(name: string): ItemKey {
+  return { pk: `note#${name}`, sk: "note" };
+}
+
 /** The audit entries of one record are together, and apart from it. */
 export function auditPk(id: RecordId): string {
   return `audit#${nameOf(id)}`;
@@ -36,6 +41,12 @@ function nameOf(id: RecordId): string {
     );
   }
   return fitting(name);
+}
+
+/** The scope that the partition key of a record names; undefined where it is only a digest. */
+export function scopeInPk(pk: string): string | undefined {
+  const [, length, rest] = /^record#=(\d+):(.*)$/s.exec(pk) ?? [];
+  return rest?.slice(Number(length));
 }
 
 /** DynamoDB takes 2048 bytes for a partition key. */
@@ -55,6 +66,8 @@ export type Job =
   | "unfinished"
   /** Unknown outcomes to ask about. */
   | "reconcile"
+  /** Unknown outcomes that an operator has to settle, to be counted. */
+  | "escalated"
   /** Settled records, to be reaped. */
   | "reap"
   /** Records that were reaped, and are kept for audit. */

@@ -94,13 +94,17 @@ export function deliveredItem(message: Numbered, { reference, at }: { reference:
   };
 }
 
-function contents({ topic, partition, payload, key, correlationId, attempts, createdAt }: Numbered): Item {
+function contents(message: Numbered): Item {
+  const { topic, partition, payload, key, correlationId, scope, traceparent, attempts, createdAt } = message;
   return present({
     topic: text(topic),
     partition: optionalText(partition),
     payload: text(payload),
     messageKey: text(key),
     correlationId: text(correlationId),
+    // By this name the index has it as well, so that a tenant's messages are found without reading them.
+    entry: text(scope),
+    traceparent: optionalText(traceparent),
     attempts: number(attempts),
     createdAt: number(createdAt),
   });
@@ -115,15 +119,22 @@ export function numberedOf(item: Item): Numbered {
     payload: textIn(item, "payload"),
     key: textIn(item, "messageKey"),
     correlationId: textIn(item, "correlationId"),
+    scope: scopeIn(item),
+    traceparent: textInIf(item, "traceparent") ?? null,
     attempts: numberIn(item, "attempts"),
     createdAt: numberIn(item, "createdAt"),
     due: Number(item.due?.N ?? 0),
   };
 }
 
+/** Of a message, or of what the index says about one. */
+export function scopeIn(item: Item): string {
+  return textInIf(item, "entry") ?? "";
+}
+
 export function messageOf(message: Numbered): Message {
-  const { topic, partition, payload, key, correlationId, attempts, createdAt } = message;
-  return { id: idOf(message), topic, partition, payload, key, correlationId, attempts, createdAt };
+  const { pk: _pk, sequence: _sequence, due: _due, ...told } = message;
+  return { id: idOf(message), ...told };
 }
 
 export function idOf({ pk, sequence }: Pick<Numbered, "pk" | "sequence">): string {

@@ -138,7 +138,8 @@ export function responseAttributes({ status, head, body }: EncodedResponse, part
 
 /**
  * Where the sparse index shows the record: under what has to be done with it next, at the time when it may be done.
- * `lateAt` is when no worker is to come for it any more, and the sweeper is.
+ * `lateAt` is when no worker is to come for it any more, and the sweeper is; of an unknown outcome, when it was first
+ * reserved, so that the index alone says how old the oldest is.
  */
 export function dueOf(record: IdempotencyRecord, isRequestKept: boolean): Item {
   const shard = shardOf(recordIdText(record), shardCount);
@@ -156,10 +157,16 @@ export function dueOf(record: IdempotencyRecord, isRequestKept: boolean): Item {
       if (resumeAfter === undefined) {
         return { ...indexed("unfinished", shard, expiresAt), lateAt: number(expiresAt) };
       }
-      return isRequestKept ? indexed("unfinished", shard, resumeAfter) : {};
+      // No worker can go on without the request, but it is to be found by whoever asks what is not settled.
+      return indexed("unfinished", shard, isRequestKept ? resumeAfter : Number.POSITIVE_INFINITY);
     }
-    case "unknown":
-      return record.escalatedAt === undefined ? indexed("reconcile", shard, record.reconcileAfter) : {};
+    case "unknown": {
+      const isWaiting = record.escalatedAt === undefined;
+      const place = isWaiting
+        ? indexed("reconcile", shard, record.reconcileAfter)
+        : indexed("escalated", shard, record.createdAt);
+      return { ...place, lateAt: number(record.createdAt) };
+    }
     case "completed":
       return indexed("reap", shard, record.expiresAt);
     case "expired":

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { StoreError } from "../../core/errors.ts";
+import { StoreError, StoreRefusedError } from "../../core/errors.ts";
 import type { RecordId } from "../../core/record.ts";
 import { encodeRequest } from "../../core/stored-request.ts";
 import type { Move, Moved } from "../moves.ts";
@@ -143,7 +143,7 @@ function requestBytes(request: Extras["request"]): number {
 
 /** For what a caller chose to keep: DynamoDB might take it, but not what has to be added to it later. */
 export function contentTooLarge(size: number): StoreError {
-  return new StoreError(
+  return new StoreRefusedError(
     `${size} bytes are more than may be kept in one item of DynamoDB (400 KB, some of which has to be left free), and ` +
       "nothing was written: keep less of the request (requestBytesMax), of the results of its phases, of its messages, or of its response (responseBytesMax)",
   );

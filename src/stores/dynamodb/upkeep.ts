@@ -11,20 +11,21 @@ import type {
   Resumable,
   ResumableClaim,
   SweepCounts,
+  UnknownCounts,
 } from "../../core/store.ts";
 import { decodeRequest } from "../../core/stored-request.ts";
 import { expired } from "../../core/transition.ts";
 import { busting, claimingResumable, claimingUnknown, resolving, sweeping } from "../moves.ts";
 import { succeeded } from "../outcomes.ts";
-import { forgetBody } from "./bodies.ts";
-import { settledInParallel } from "./concurrency.ts";
+import { forgetBodyOf } from "./bodies.ts";
+import { inParallel, settledInParallel } from "./concurrency.ts";
 import { type Context, forgiving } from "./context.ts";
-import { findDue } from "./due.ts";
-import { keyOf } from "./keys.ts";
-import { elsewhere, type ItemEntry, itemOf, partsOf } from "./record-item.ts";
+import { findDue, findInIndex } from "./due.ts";
+import { keyOf, shards } from "./keys.ts";
+import { elsewhere, type ItemEntry, itemOf } from "./record-item.ts";
 import type { Change } from "./records.ts";
 import type { Condition } from "./table.ts";
-import { bytesOf, itemBytesMax, number, text, textIn } from "./values.ts";
+import { bytesOf, itemBytesMax, number, numberInIf, text, textIn } from "./values.ts";
 
 /*
  * What workers and operators do. The index says where to look, stores/moves.ts what becomes of each record, and the
@@ -73,6 +74,23 @@ export function claimUnknown(
   );
 }
 
+/** As the index says, which may be a moment behind. */
+export async function unknownCounts({ records: { table }, now }: Context): Promise<UnknownCounts> {
+  const counts = { waiting: 0, escalated: 0 };
+  let oldest = now();
+  const count = async (job: "reconcile" | "escalated", shard: number) => {
+    for await (const items of findInIndex(table, job, shard, {})) {
+      counts[job === "reconcile" ? "waiting" : "escalated"] += items.length;
+      for (const item of items) oldest = Math.min(oldest, numberInIf(item, "lateAt") ?? oldest);
+    }
+  };
+  await inParallel(shards, async (shard) => {
+    await count("reconcile", shard);
+    await count("escalated", shard);
+  });
+  return { ...counts, oldestMs: now() - oldest };
+}
+
 export function resolve(
   { records, bodies, now }: Context,
   said: {
@@ -118,8 +136,7 @@ async function deleteDue({ records: { table } }: Context, limit: number, now: nu
       const isInJob = expression.equal({ job: text(textIn(item, "job")) });
       return `${isInJob} AND ${expression.name("dueAt")} <= ${expression.value(number(now))}`;
     });
-    const parts = outcome.kind === "written" && outcome.old ? partsOf(outcome.old) : undefined;
-    if (parts !== undefined) await forgetBody(table, parts);
+    await forgetBodyOf(table, outcome);
     return outcome.kind;
   });
   return succeeded(outcomes).filter((kind) => kind === "written").length;

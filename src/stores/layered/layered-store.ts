@@ -1,4 +1,5 @@
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
+import type { Notes } from "../../core/notes.ts";
 import type { Outbox } from "../../core/outbox.ts";
 import type { RecordId, UnknownRecord } from "../../core/record.ts";
 import type { StoredResponse } from "../../core/response.ts";
@@ -12,6 +13,8 @@ import type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  ForgetCounts,
+  ForgetOptions,
   HeartbeatAnswer,
   Lease,
   PhaseCommit,
@@ -28,6 +31,7 @@ import type {
   Store,
   SweepCounts,
   TransactAnswer,
+  UnknownCounts,
   Unwatch,
 } from "../../core/store.ts";
 import { decodeEntry, encodeEntry, type Place, placeOf, saidBy, wantedName } from "./entry.ts";
@@ -52,6 +56,7 @@ export class LayeredStore<Tx> implements Store<Tx> {
   readonly capabilities: Capabilities;
   readonly transact?: NonNullable<Store<Tx>["transact"]>;
   readonly outbox?: Outbox;
+  readonly notes: Notes;
   readonly watch?: (id: RecordId, wake: () => void) => Promise<Unwatch>;
   readonly onOwnershipLost?: (lost: () => void) => void;
   readonly #truth: Truth<Tx>;
@@ -66,6 +71,7 @@ export class LayeredStore<Tx> implements Store<Tx> {
     const { prefix, frontTimeoutMs, inFlight } = settings;
     this.name = `layered ${truth.name}`;
     this.capabilities = truth.capabilities;
+    this.notes = truth.notes;
     this.#truth = truth;
     this.#settings = settings;
     this.#clocks = clocks;
@@ -125,13 +131,12 @@ export class LayeredStore<Tx> implements Store<Tx> {
     return answers;
   }
 
-  async bust(id: RecordId, said: Bust): Promise<BustAnswer> {
-    try {
-      return await this.#truth.bust(id, said);
-    } finally {
-      // The news is on its way to every process, and whoever said it here knows already.
-      this.#standing.busted();
-    }
+  bust(id: RecordId, said: Bust): Promise<BustAnswer> {
+    return this.#beginAnew(this.#truth.bust(id, said));
+  }
+
+  forgetTenant(options: ForgetOptions): Promise<ForgetCounts> {
+    return this.#beginAnew(this.#truth.forgetTenant(options));
   }
 
   onBusted(listener: BustListener): BustNames {
@@ -174,9 +179,21 @@ export class LayeredStore<Tx> implements Store<Tx> {
     return this.#truth.reap(options);
   }
 
+  unknownCounts(): Promise<UnknownCounts> {
+    return this.#truth.unknownCounts();
+  }
+
   async close(): Promise<void> {
     this.#pledges?.close();
     await Promise.all([this.#front.close(), this.#truth.close()]);
+  }
+
+  /**
+   * What Redis still holds was kept under another generation, and is never looked at again. The news is on its way to every
+   * process, and whoever said it here knows already.
+   */
+  #beginAnew<T>(said: Promise<T>): Promise<T> {
+    return said.finally(() => this.#standing.busted());
   }
 
   /** What the front knows; undefined if that is nothing, or if it is not to be believed. */

@@ -312,8 +312,7 @@ class MemoryStore implements Store {
     const removed = forgotten.length + entries.size;
     if (forgotten.length > 0) {
       this.#generation = randomUUID();
-      this.#bustListeners.interrupted();
-      this.#bustListeners.listening();
+      this.#bustListeners.startOver();
     }
     return { removed, unsettled: removed === 0 ? own.length : 0 };
   }

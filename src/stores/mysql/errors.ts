@@ -1,4 +1,4 @@
-import { StoreError } from "../../core/errors.ts";
+import { StoreError, StoreRefusedError } from "../../core/errors.ts";
 
 /** What the driver tells of an error; `fatal` where the connection is of no more use. */
 interface DriverError {
@@ -31,7 +31,7 @@ export function storeError(cause: unknown): StoreError {
 }
 
 export function packetError(bytes: number | undefined, cause?: unknown): StoreError {
-  return new StoreError(
+  return new StoreRefusedError(
     `${bytes === undefined ? "what" : `the ${bytes} bytes that`} had to be written did not fit into one packet, and nothing was ` +
       "written: raise max_allowed_packet on the server, or lower responseBytesMax of mysqlStore",
     { cause },

@@ -19,12 +19,12 @@ export interface MigrateResult {
  * it at every start is fine. MySQL cannot roll back what it has created, so after an interruption the next call goes on
  * with the migration that was not finished.
  *
- * It needs the rights to create tables and procedures; whoever only serves requests needs EXECUTE, SELECT, INSERT,
- * UPDATE and DELETE.
+ * It needs the rights to create and alter tables and procedures; whoever only serves requests needs EXECUTE, SELECT,
+ * INSERT, UPDATE and DELETE.
  *
  * @example
  * ```ts
- * const { applied } = await migrate(pool); // ["0001_records"], then []
+ * const { applied } = await migrate(pool); // ["0001_records", "0002_notes_and_tenants"], then []
  * ```
  */
 export async function migrate(pool: MysqlPool, options: MigrateOptions = {}): Promise<MigrateResult> {

@@ -12,6 +12,19 @@ type ArrayValue = string | number | Uint8Array | null;
 /** The numbers that Postgres has for its types. */
 const typeIds = { int4: 23, text: 25, bytea: 17, float8: 701 } as const;
 
+/** One column of a batch: what each of its calls has there. */
+export function text<T>(items: readonly T[], valueIn: (item: T) => string | null): ArrayParameter {
+  return { type: "text", values: items.map(valueIn) };
+}
+
+export function int4<T>(items: readonly T[], valueIn: (item: T) => number | null): ArrayParameter {
+  return { type: "int4", values: items.map(valueIn) };
+}
+
+export function float8<T>(items: readonly T[], valueIn: (item: T) => number | null): ArrayParameter {
+  return { type: "float8", values: items.map(valueIn) };
+}
+
 /** A function that takes batches. Always the same object for the same call, so that its text is made once. */
 export interface BatchFunction {
   readonly name: string;

@@ -9,7 +9,7 @@ import type {
   Settlement,
 } from "../../core/store.ts";
 import { encodeRequest } from "../../core/stored-request.ts";
-import type { ArrayParameter, BatchFunction } from "./arrays.ts";
+import { type ArrayParameter, type BatchFunction, float8, int4, text } from "./arrays.ts";
 import type { Row } from "./database.ts";
 import type { Queries } from "./queries.ts";
 import { newRecordOf, newReservation, type ReserveCall } from "./reserving.ts";
@@ -298,18 +298,6 @@ function held(leases: readonly Lease[]): ArrayParameter[] {
     int4(leases, (lease) => lease.fence),
     text(leases, (lease) => lease.owner),
   ];
-}
-
-function text<T>(items: readonly T[], valueIn: (item: T) => string | null): ArrayParameter {
-  return { type: "text", values: items.map(valueIn) };
-}
-
-function int4<T>(items: readonly T[], valueIn: (item: T) => number | null): ArrayParameter {
-  return { type: "int4", values: items.map(valueIn) };
-}
-
-function float8<T>(items: readonly T[], valueIn: (item: T) => number | null): ArrayParameter {
-  return { type: "float8", values: items.map(valueIn) };
 }
 
 interface FoundRow extends Row {

@@ -47,6 +47,9 @@ function bustPayload(id: RecordId): string {
   return mark + recordName(id);
 }
 
+/** What the channel says when no answer that was kept anywhere is to be given any more. */
+export const everythingBusted = `${mark}*`;
+
 /** The name of the record that was busted; undefined if the payload speaks of something else. */
 export function bustedName(payload: string): string | undefined {
   return payload.startsWith(mark) ? payload.slice(mark.length) : undefined;

@@ -1,4 +1,4 @@
-import { StoreError } from "../../core/errors.ts";
+import { StoreError, StoreRefusedError } from "../../core/errors.ts";
 
 /** What went wrong in the driver, said in a way that tells what to do. */
 export function storeError(cause: unknown): StoreError {
@@ -35,6 +35,10 @@ export function storeError(cause: unknown): StoreError {
       "the Latchkey tables in this database are partitioned: pass { partitioned: true } to postgresStore",
       { cause },
     );
+  }
+  // Data that cannot be stored, and what is larger than a limit of the server, are this one call's own.
+  if (/^(22|54)/.test(String(code))) {
+    return new StoreRefusedError(`Postgres cannot store what it was given: ${message || code}`, { cause });
   }
   // Where every address of a host was tried in vain, Node gives a code and no message.
   return new StoreError(`Postgres did not do what it was asked to: ${message || code || cause}`, { cause });

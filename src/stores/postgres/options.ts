@@ -20,7 +20,7 @@ export interface PostgresStoreOptions {
   readonly partitioned?: boolean;
   /**
    * Sends what is concurrent in this process as one statement, which is several times as fast under load. True unless
-   * you say otherwise; false sends one statement for each call, and needs none of the functions in the database.
+   * you say otherwise; false sends one statement for each call, and needs none of the functions for requests.
    */
   readonly groupCommit?: boolean;
   /**

@@ -119,13 +119,15 @@ function once(run: () => void): () => void {
 /** The messages as the JSON that `phase` takes. */
 export function messagesJson(messages: readonly NewMessage[]): string {
   return JSON.stringify(
-    messages.map(({ topic, partition, payload, key, correlationId, delayMs }) => ({
+    messages.map(({ topic, partition, payload, key, correlationId, scope, traceparent, delayMs }) => ({
       lane: laneOf(partition),
       topic,
       partition,
       payload,
       key,
       correlation: correlationId,
+      scope,
+      trace: traceparent,
       delay: durationMs(delayMs),
     })),
   );
@@ -162,6 +164,9 @@ export interface MessageRow extends Row {
   readonly payload: string;
   readonly key: string;
   readonly correlation: string;
+  /** Null in messages from before it was written down. */
+  readonly scope: string | null;
+  readonly trace: string | null;
   readonly attempts: number;
   readonly created: number;
 }
@@ -186,6 +191,8 @@ export function messageOf(row: MessageRow): Message {
     payload,
     key,
     correlationId: row.correlation,
+    scope: row.scope ?? "",
+    traceparent: row.trace,
     attempts,
     createdAt: row.created,
   };

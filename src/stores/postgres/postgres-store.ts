@@ -13,6 +13,8 @@ import type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  ForgetCounts,
+  ForgetOptions,
   Lease,
   PhaseCommit,
   Reading,
@@ -28,13 +30,15 @@ import type {
   Store,
   SweepCounts,
   TransactAnswer,
+  UnknownCounts,
   Unwatch,
 } from "../../core/store.ts";
 import { BustListeners } from "../bust-listeners.ts";
 import { Watchers } from "../watchers.ts";
-import { bust, bustedName, bustGeneration } from "./busting.ts";
+import { bust, bustedName, bustGeneration, everythingBusted } from "./busting.ts";
 import { type Calls, gatheredCalls, plainCalls } from "./calls.ts";
 import type { Database } from "./database.ts";
+import { PostgresNotes } from "./notes.ts";
 import { checkedOptions, type PostgresStoreOptions } from "./options.ts";
 import { PostgresOutbox } from "./outbox.ts";
 import { PartitionReaper } from "./partitions.ts";
@@ -46,6 +50,7 @@ import type { SessionHooks, Sessions } from "./session.ts";
 import { reserveInPartitions } from "./statements/partitions.ts";
 import * as statements from "./statements/records.ts";
 import { channel, recordName } from "./statements/sql.ts";
+import { forgetTenant, unknownCounts } from "./tenants.ts";
 import { transact } from "./transact.ts";
 import { audit, claimResumable, claimUnknown, resolve, sweep } from "./upkeep.ts";
 
@@ -53,6 +58,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
   readonly name = "postgres";
   readonly capabilities: Capabilities;
   readonly outbox: Outbox;
+  readonly notes: PostgresNotes;
   readonly watch?: (id: RecordId, wake: () => void) => Promise<Unwatch>;
   readonly onBusted?: (listener: BustListener) => BustNames;
   readonly bustGeneration?: () => Promise<BustGeneration>;
@@ -73,6 +79,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
     const { lock, listen, partitioned, groupCommit } = checkedOptions(options);
     this.#database = database;
     this.#queries = new Queries(database);
+    this.notes = new PostgresNotes(this.#queries);
     const reserveStatement = partitioned ? reserveInPartitions : statements.reserve;
     this.#calls = groupCommit
       ? gatheredCalls(this.#queries, reserveStatement, { aloneMax, partitioned })
@@ -172,8 +179,18 @@ export class PostgresStore<Tx> implements Store<Tx> {
     return audit(this.#queries, query);
   }
 
-  reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
-    return this.#reaper.reap(options);
+  async reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
+    const counts = await this.#reaper.reap(options);
+    await this.notes.reap(options.limit);
+    return counts;
+  }
+
+  forgetTenant(options: ForgetOptions): Promise<ForgetCounts> {
+    return forgetTenant(this.#queries, options);
+  }
+
+  unknownCounts(): Promise<UnknownCounts> {
+    return unknownCounts(this.#queries);
   }
 
   async close(): Promise<void> {
@@ -205,7 +222,8 @@ export class PostgresStore<Tx> implements Store<Tx> {
 
   #hear(payload: string): void {
     const busted = bustedName(payload);
-    if (busted === undefined) this.#watchers.wake(watcherId(payload));
+    if (payload === everythingBusted) this.#bustListeners.startOver();
+    else if (busted === undefined) this.#watchers.wake(watcherId(payload));
     else this.#bustListeners.busted(busted);
   }
 

@@ -127,7 +127,7 @@ function takeOverParameters(request: ReserveRequest, found: IdempotencyRecord, t
 }
 
 /** Why this is worth an entry in the audit trail; null where it is the happy path. */
-export function auditReason({ state }: IdempotencyRecord): string | null {
+function auditReason({ state }: IdempotencyRecord): string | null {
   switch (state) {
     case "failed_retryable":
       return auditReasons.retried;

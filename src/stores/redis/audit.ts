@@ -66,9 +66,12 @@ async function readBucket(
   }
 }
 
-const pageEntries = 500;
+export const pageEntries = 500;
 
-function entryOf(told: RedisReply, bucket: number): { readonly place: Place; readonly entry: AuditEntry } {
+export function entryOf(
+  told: RedisReply,
+  bucket: number,
+): { readonly place: Place; readonly entry: AuditEntry } {
   const [streamId, fields] = listOf(told);
   const id = `${String(streamId)}-${bucket}`;
   const texts = listOf(fields ?? []).map(String);

@@ -23,8 +23,8 @@ export interface RedisLink {
   readonly keyPrefix: string;
   /** Sends a command to whoever serves the key. Rejects soon if there is no connection. */
   send(key: string, args: readonly RedisArgument[]): Promise<RedisReply>;
-  /** The same command to every primary. */
-  sendToAll(args: readonly RedisArgument[]): Promise<readonly RedisReply[]>;
+  /** Whoever has keys, to be asked one by one. */
+  primaries(): Promise<readonly RedisPrimary[]>;
   /**
    * Waits until what was sent for the key before has reached some replicas, and answers how many. The connection waits
    * with it.
@@ -34,6 +34,10 @@ export interface RedisLink {
   listen(listener: ChannelListener): RedisListening;
   /** Closes what was opened here; the user's client stays as it is. */
   close(): Promise<void>;
+}
+
+export interface RedisPrimary {
+  send(args: readonly RedisArgument[]): Promise<RedisReply>;
 }
 
 export interface ChannelListener {

@@ -144,6 +144,11 @@ export function laneOf(key: string, { isCluster }: { readonly isCluster: boolean
   return end < 0 ? key : key.slice(0, end);
 }
 
+/** For what is sent to one primary of a cluster, whatever keys it has. */
+export function primaryLane(nth: number): string {
+  return `primary ${nth}`;
+}
+
 /** Servers before version 7 name the script first. */
 function isReadonly(error: unknown): boolean {
   return /(?:^|-)READONLY /.test(String((error as { message?: unknown } | undefined)?.message));

@@ -25,10 +25,12 @@ const settingNames = ["maxmemory", "maxmemory-policy", "appendonly", "save"] as 
 
 async function settingsOf(link: RedisLink): Promise<readonly Readonly<Record<string, string>>[]> {
   // One by one: before version 7, a server answers one at a time.
-  const byName = await Promise.all(settingNames.map((name) => link.sendToAll(["CONFIG", "GET", name])));
-  const nodes = byName[0]?.length ?? 0;
-  return Array.from({ length: nodes }, (_, node) =>
-    Object.fromEntries(byName.map((replies, nth) => [settingNames[nth], settingOf(replies[node] ?? [])])),
+  const primaries = await link.primaries();
+  return Promise.all(
+    primaries.map(async (primary) => {
+      const replies = await Promise.all(settingNames.map((name) => primary.send(["CONFIG", "GET", name])));
+      return Object.fromEntries(replies.map((reply, nth) => [settingNames[nth], settingOf(reply)]));
+    }),
   );
 }
 

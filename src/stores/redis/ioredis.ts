@@ -1,5 +1,19 @@
-import type { ChannelListener, RedisArgument, RedisLink, RedisListening, RedisReply } from "./client.ts";
-import { Connection, type ConnectionLimits, laneOf, type Opening, pinging } from "./connecting.ts";
+import type {
+  ChannelListener,
+  RedisArgument,
+  RedisLink,
+  RedisListening,
+  RedisPrimary,
+  RedisReply,
+} from "./client.ts";
+import {
+  Connection,
+  type ConnectionLimits,
+  laneOf,
+  type Opening,
+  pinging,
+  primaryLane,
+} from "./connecting.ts";
 
 /** What tells a client of ioredis, and what is used of it. */
 export interface IoredisClient {
@@ -56,11 +70,12 @@ export class IoredisLink implements RedisLink {
     });
   }
 
-  async sendToAll(args: readonly RedisArgument[]): Promise<readonly RedisReply[]> {
-    return this.#connection.send("", (own) => {
-      const nodes = this.isCluster ? own.nodes("master") : [own];
-      return Promise.all(nodes.map((node) => call(node, args)));
-    });
+  async primaries(): Promise<readonly RedisPrimary[]> {
+    if (!this.isCluster) return [{ send: (args) => this.send("", args) }];
+    const nodes = (await this.#connection.ready()).nodes("master");
+    return nodes.map((node, nth) => ({
+      send: (args) => this.#connection.send(primaryLane(nth), () => call(node, args)),
+    }));
   }
 
   async waitForReplicas(key: string, wait: { readonly count: number; readonly timeoutMs: number }) {

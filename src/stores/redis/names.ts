@@ -15,8 +15,11 @@ export class Names {
   /** The beginning of all keys of each bucket; all of the same length. */
   readonly tags: readonly string[];
   readonly tagBytes: number;
+  /** Matches, as a server matches its keys, those of records and of their requests. */
+  readonly recordPattern: string;
   /** Holds the number of buckets that the data was written with. */
   readonly bucketsKey: string;
+  readonly #tagSet: ReadonlySet<string>;
 
   constructor({ keyPrefix, prefix, buckets }: NamesOptions) {
     const digits = String(buckets - 1).length;
@@ -25,7 +28,9 @@ export class Names {
       { length: buckets },
       (_, bucket) => `${start}${String(bucket).padStart(digits, "0")}}`,
     );
+    this.recordPattern = `${start.replaceAll(globCharacters, "\\$&")}*}[0-9${odd}q]*`;
     this.tagBytes = Buffer.byteLength(this.tags[0] ?? "");
+    this.#tagSet = new Set(this.tags);
     this.bucketsKey = `${keyPrefix}${prefix}:buckets`;
   }
 
@@ -33,12 +38,29 @@ export class Names {
     return this.tagOf(id) + nameOf(id);
   }
 
+  /** The tag and the name in the key of a record, or of its request; undefined if it is another store's. */
+  splitKey(key: string): { readonly tag: string; readonly name: string } | undefined {
+    const tag = key.slice(0, this.tags[0]?.length);
+    if (!this.#tagSet.has(tag)) return undefined;
+    const name = key.slice(tag.length);
+    return { tag, name: name.startsWith("q") ? name.slice(1) : name };
+  }
+
   tagOf(id: RecordId): string {
     return this.tags[this.bucketOf(id)] ?? "";
   }
 
   bucketOf(id: RecordId): number {
-    return this.tags.length === 1 ? 0 : hashOf(nameOf(id)) % this.tags.length;
+    return this.tags.length === 1 ? 0 : this.#bucketOfName(nameOf(id));
+  }
+
+  /** Notes are spread over the buckets as records are, beside them. */
+  noteKeyOf(name: string): string {
+    return `${this.tags[this.#bucketOfName(name)]}n${name}`;
+  }
+
+  #bucketOfName(name: string): number {
+    return hashOf(name) % this.tags.length;
   }
 }
 
@@ -59,6 +81,7 @@ export function idOf(name: string): RecordId {
 }
 
 const halfSurrogate = /\p{Surrogate}/u;
+const globCharacters = /[\\*?[\]^-]/g;
 /** What no other name begins with: they begin with a digit. */
 const odd = "*";
 

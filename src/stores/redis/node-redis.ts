@@ -1,5 +1,19 @@
-import type { ChannelListener, RedisArgument, RedisLink, RedisListening, RedisReply } from "./client.ts";
-import { Connection, type ConnectionLimits, laneOf, type Opening, pinging } from "./connecting.ts";
+import type {
+  ChannelListener,
+  RedisArgument,
+  RedisLink,
+  RedisListening,
+  RedisPrimary,
+  RedisReply,
+} from "./client.ts";
+import {
+  Connection,
+  type ConnectionLimits,
+  laneOf,
+  type Opening,
+  pinging,
+  primaryLane,
+} from "./connecting.ts";
 
 /** What tells a client of the package redis, and what is used of it. */
 export interface NodeRedisClient {
@@ -72,13 +86,15 @@ export class NodeRedisLink implements RedisLink {
     });
   }
 
-  async sendToAll(args: readonly RedisArgument[]): Promise<readonly RedisReply[]> {
-    return this.#connection.send("", async (own) => {
-      if (!isCluster(own)) return [await own.sendCommand(args, asBuffers)];
-      return Promise.all(
-        own.masters.map(async (node) => (await own.nodeClient(node)).sendCommand(args, asBuffers)),
-      );
-    });
+  async primaries(): Promise<readonly RedisPrimary[]> {
+    const own = await this.#connection.ready();
+    if (!isCluster(own)) return [{ send: (args) => this.send("", args) }];
+    return own.masters.map((node, nth) => ({
+      send: (args) =>
+        this.#connection.send(primaryLane(nth), async () =>
+          (await own.nodeClient(node)).sendCommand(args, asBuffers),
+        ),
+    }));
   }
 
   async waitForReplicas(key: string, wait: { readonly count: number; readonly timeoutMs: number }) {

@@ -17,6 +17,7 @@ export class Push {
   readonly #bustListeners = new BustListeners();
   /** Made when it is first needed. */
   #listening: RedisListening | undefined;
+  #isListening = false;
   /** Subscriptions, by channel. */
   readonly #heard = new Map<string, Promise<void>>();
 
@@ -71,12 +72,26 @@ export class Push {
         const text = message.toString();
         const digest = text.slice(1);
         if (text.startsWith("b")) this.#bustListeners.busted(digest);
+        else if (text === "e") this.#allBusted();
         else this.#watchers.wake(watched(digest));
       },
-      connected: () => this.#bustListeners.listening(),
-      interrupted: () => this.#bustListeners.interrupted(),
+      connected: () => {
+        this.#isListening = true;
+        this.#bustListeners.listening();
+      },
+      interrupted: () => {
+        this.#isListening = false;
+        this.#bustListeners.interrupted();
+      },
     });
     return this.#listening;
+  }
+
+  /** Any answer may be gone: nothing that was kept counts any more, and what is asked for from now on does. */
+  #allBusted(): void {
+    if (!this.#isListening) return;
+    this.#bustListeners.interrupted();
+    this.#bustListeners.listening();
   }
 }
 

@@ -1,5 +1,6 @@
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
 import { auditReasons } from "../../core/audit.ts";
+import type { Notes } from "../../core/notes.ts";
 import { encodeProgress } from "../../core/phase.ts";
 import type { RecordId, RecordState, UnknownRecord } from "../../core/record.ts";
 import type { StoredResponse } from "../../core/response.ts";
@@ -12,6 +13,8 @@ import type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  ForgetCounts,
+  ForgetOptions,
   HeartbeatAnswer,
   Lease,
   Reading,
@@ -26,14 +29,19 @@ import type {
   Settlement,
   Store,
   SweepCounts,
+  UnknownCounts,
   UnsettledState,
   Unwatch,
 } from "../../core/store.ts";
+import { Forgetting } from "../forgetting.ts";
 import { readAudit } from "./audit.ts";
 import { Batches, Singly } from "./batches.ts";
+import { chunksOf } from "./chunks.ts";
 import { linkOf, type RedisClient } from "./client.ts";
+import { forgetEverywhere } from "./forgetting.ts";
 import { dangersOf } from "./health.ts";
 import { Names } from "./names.ts";
+import { RedisNotes } from "./notes.ts";
 import { checkedOptions, type RedisStoreOptions } from "./options.ts";
 import { digestOf, Push } from "./push.ts";
 import { decodeRecord, onCrashes, packResponse, unreadable } from "./record.ts";
@@ -58,11 +66,13 @@ export class RedisStore implements Store<never> {
     durability: "configured",
     responseBytesMax: 64 * 1024 * 1024,
   };
+  readonly notes: Notes;
   /** In a cluster nobody knows whether a bust was missed, and so nobody is told of any. */
   readonly onBusted?: (listener: BustListener) => BustNames;
   readonly #server: Server;
   readonly #records: Batches | Singly;
   readonly #upkeep: Upkeep;
+  readonly #forgetting: Forgetting;
   readonly #push: Push;
   readonly #warn: (sentence: string) => void;
   #looked: Promise<void> | undefined;
@@ -76,7 +86,9 @@ export class RedisStore implements Store<never> {
     this.#records =
       (options.groupCommit ?? true) ? new Batches(this.#server, aloneMax) : new Singly(this.#server);
     this.#upkeep = new Upkeep(this.#server);
+    this.#forgetting = new Forgetting((pass) => forgetEverywhere(this.#server, pass));
     this.#push = new Push(this.#server);
+    this.notes = new RedisNotes(this.#server);
     this.#warn = options.warn ?? ((sentence) => process.emitWarning(sentence, { code: "LATCHKEY_REDIS" }));
     if (!link.isCluster) {
       this.onBusted = (listener) => {
@@ -156,6 +168,15 @@ export class RedisStore implements Store<never> {
 
   reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
     return this.#upkeep.reap(options);
+  }
+
+  async forgetTenant(options: ForgetOptions): Promise<ForgetCounts> {
+    await this.#server.start();
+    return this.#forgetting.forget(options);
+  }
+
+  unknownCounts(): Promise<UnknownCounts> {
+    return this.#upkeep.unknownCounts();
   }
 
   async resolve(id: RecordId, fence: number, resolution: Resolution, by: string): Promise<ResolveAnswer> {
@@ -248,9 +269,3 @@ export class RedisStore implements Store<never> {
 
 /** Nobody else is served while a script runs. */
 const renewedMax = 500;
-
-function chunksOf<T>(items: readonly T[], size: number): T[][] {
-  const chunks: T[][] = [];
-  for (let from = 0; from < items.length; from += size) chunks.push(items.slice(from, from + size));
-  return chunks;
-}

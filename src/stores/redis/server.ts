@@ -24,6 +24,10 @@ const scripts = {
   claimResumable: loadScript("claim_resumable"),
   claimUnknown: loadScript("claim_unknown"),
   reap: loadScript("reap"),
+  forget: loadScript("forget"),
+  unlist: loadScript("unlist"),
+  countUnknown: loadScript("count_unknown"),
+  writeNotes: loadScript("write_notes"),
 } as const satisfies Record<string, Script>;
 
 /** Runs the scripts, once it is certain that the data is laid out as they expect it. */
@@ -60,7 +64,9 @@ export class Server {
     keys: readonly string[],
     args: readonly RedisArgument[],
   ): Promise<RedisReply> {
-    const reply = await this.ask(name, this.link.isCluster ? this.#withIndexes(keys) : keys, args);
+    // A note is in no index.
+    const hasIndexes = this.link.isCluster && name !== "writeNotes";
+    const reply = await this.ask(name, hasIndexes ? this.#withIndexes(keys) : keys, args);
     const { waitForReplicas } = this.#options;
     if (waitForReplicas !== undefined) await this.#wait(keys[0] ?? "", waitForReplicas);
     return reply;

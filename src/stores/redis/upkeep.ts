@@ -8,6 +8,7 @@ import type {
   Resumable,
   ResumableClaim,
   SweepCounts,
+  UnknownCounts,
 } from "../../core/store.ts";
 import { backoffDoublingsMax, crashReason } from "../../core/transition.ts";
 import type { RedisArgument, RedisReply } from "./client.ts";
@@ -101,6 +102,29 @@ export class Upkeep {
     return counts;
   }
 
+  /** Of all buckets, or of none: a part of them would look like less to worry about. */
+  async unknownCounts(): Promise<UnknownCounts> {
+    const counts = { waiting: 0, escalated: 0, oldestMs: 0 };
+    const waiting = [...this.#server.names.tags];
+    const countNext = async (): Promise<void> => {
+      for (let tag = waiting.pop(); tag !== undefined; tag = waiting.pop()) await this.#countIn(tag, counts);
+    };
+    await Promise.all(Array.from({ length: askedAtOnce }, countNext));
+    return counts;
+  }
+
+  async #countIn(tag: string, counts: { -readonly [Name in keyof UnknownCounts]: number }): Promise<void> {
+    for (let looked = 0, found = countedMax; found === countedMax; looked += found) {
+      const args = [String(looked), String(countedMax)];
+      const reply = numbersOf(await this.#server.ask("countUnknown", [tag], args));
+      const [now = 0, looks = 0, waiting = 0, escalated = 0, oldest = 0] = reply;
+      counts.waiting += waiting;
+      counts.escalated += escalated;
+      if (oldest > 0) counts.oldestMs = Math.max(counts.oldestMs, now - oldest);
+      found = looks;
+    }
+  }
+
   /**
    * Asks the buckets, some at a time, until `limit` things were done; `taken` says how many an answer stands for. What
    * was taken counts even if other buckets cannot be asked, because nobody else is given it for a while.
@@ -164,3 +188,4 @@ class Claims<T> {
 const askedAtOnce = 8;
 /** Nobody else is served while a script runs. */
 const shareMax = 200;
+const countedMax = 1_000;

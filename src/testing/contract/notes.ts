@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { noteBytesMax } from "../../core/notes.ts";
 import type { ContractCase } from "./harness.ts";
-import { longMs, shortMs } from "./requests.ts";
+import { longMs, rounds, shortMs } from "./requests.ts";
 
 let sequence = 0;
 
@@ -71,11 +71,18 @@ export const noteCases: readonly ContractCase[] = [
       const [short, renewed, kept] = [freshName(), freshName(), freshName()];
       await notes.write([
         { name: short, expected: undefined, note: { value: "1", version: "a" }, ttlMs: shortMs },
-        { name: renewed, expected: undefined, note: { value: "1", version: "a" }, ttlMs: shortMs },
         { name: kept, expected: undefined, note: { value: "1", version: "a" } },
       ]);
       const changed = { value: "2", version: "b" };
-      await notes.write([{ name: renewed, expected: "a", note: changed, ttlMs: longMs }]);
+      for (const _ of rounds()) {
+        const first = { value: "1", version: "a" };
+        await notes.write([{ name: renewed, expected: undefined, note: first, ttlMs: shortMs }]);
+        const { answers } = await notes.write([
+          { name: renewed, expected: "a", note: changed, ttlMs: longMs },
+        ]);
+        // On a machine that is busy with other things its first time may be over by now.
+        if (answers[0]?.kind === "written") break;
+      }
       await passTime(shortMs + 10);
       const { notes: left } = await notes.read([short, renewed, kept]);
       assert.deepEqual(left, [undefined, changed, { value: "1", version: "a" }]);

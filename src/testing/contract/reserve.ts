@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { boundFingerprint } from "../../core/binding.ts";
 import type { OnCrash } from "../../core/record.ts";
 import type { StoredResponse } from "../../core/response.ts";
 import type { ContractCase, StoreHarness } from "./harness.ts";
@@ -45,6 +46,20 @@ export const reserveCases: readonly ContractCase[] = [
       assert.ok(
         duplicate.kind === "inFlight" && duplicate.retryAfterMs > 0 && duplicate.retryAfterMs <= longMs,
       );
+    },
+  },
+  {
+    name: "a fingerprint that is tied to a session is kept and compared whole",
+    async run({ store }) {
+      const plain = fresh();
+      const request = { ...plain, fingerprint: boundFingerprint(plain.fingerprint, plain, "session-1") };
+      await store.settle(await lease(store, request), complete());
+      assert.equal((await recordIn(store, request, "completed")).fingerprint, request.fingerprint);
+      assert.equal((await store.reserve(again(request))).kind, "replay");
+      const foreign = boundFingerprint(plain.fingerprint, plain, "session-2");
+      for (const fingerprint of [foreign, plain.fingerprint, request.fingerprint.slice(0, -1)]) {
+        assert.equal((await store.reserve({ ...again(request), fingerprint })).kind, "mismatch");
+      }
     },
   },
   {

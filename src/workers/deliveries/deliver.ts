@@ -11,6 +11,8 @@ export interface DeliveredMessage {
   readonly correlationId: string;
   /** Messages of one partition come one after the other; null if the order does not matter. */
   readonly partition: string | null;
+  /** The W3C trace context that the receiver goes on with; null if the message is not traced. */
+  readonly traceparent: string | null;
   /** 1 for the first. */
   readonly attempt: number;
   /** Milliseconds since 1970, on the store's clock. */
@@ -51,8 +53,9 @@ export class RetryLaterError extends LatchkeyError {
   }
 }
 
-/** The names under which every delivery tells its receiver what to deduplicate on and what caused the message. */
-export const deliveryHeaders = {
-  key: "idempotency-key",
-  correlationId: "correlation-id",
-} as const;
+/** What every delivery tells its receiver in headers: what to deduplicate on, what caused the message, and its trace. */
+export function deliveryHeadersOf(message: DeliveredMessage): Record<string, string> {
+  const { key, correlationId, traceparent } = message;
+  const headers = { "idempotency-key": key, "correlation-id": correlationId };
+  return traceparent ? { ...headers, traceparent } : headers;
+}

@@ -1,4 +1,4 @@
-import { type Deliver, type DeliveredMessage, deliveryHeaders } from "./deliver.ts";
+import { type Deliver, type DeliveredMessage, deliveryHeadersOf } from "./deliver.ts";
 
 /** The part that is needed of the client that `jetstream(connection)` of `@nats-io/jetstream` makes. */
 export interface JetStreamPublisher<Headers> {
@@ -36,8 +36,7 @@ export function toJetStream<Headers extends { set(name: string, value: string): 
   return async (message) => {
     const subject = typeof options.subject === "function" ? options.subject(message) : options.subject;
     const headers = options.headers();
-    headers.set(deliveryHeaders.key, message.key);
-    headers.set(deliveryHeaders.correlationId, message.correlationId);
+    for (const [name, value] of Object.entries(deliveryHeadersOf(message))) headers.set(name, value);
     const { stream, seq } = await client.publish(subject ?? message.topic, JSON.stringify(message.payload), {
       msgID: message.key,
       headers,

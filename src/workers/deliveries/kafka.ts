@@ -1,4 +1,4 @@
-import { type Deliver, type DeliveredMessage, deliveryHeaders } from "./deliver.ts";
+import { type Deliver, type DeliveredMessage, deliveryHeadersOf } from "./deliver.ts";
 
 /** The part that is needed of a connected producer of `kafkajs`, or of Confluent's client in its KafkaJS form. */
 export interface KafkaProducer {
@@ -40,10 +40,7 @@ export function toKafka(producer: KafkaProducer, options: KafkaOptions = {}): De
         {
           key: message.partition ?? message.key,
           value: JSON.stringify(message.payload),
-          headers: {
-            [deliveryHeaders.key]: message.key,
-            [deliveryHeaders.correlationId]: message.correlationId,
-          },
+          headers: deliveryHeadersOf(message),
         },
       ],
     });

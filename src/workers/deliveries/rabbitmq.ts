@@ -1,4 +1,4 @@
-import { type Deliver, type DeliveredMessage, deliveryHeaders } from "./deliver.ts";
+import { type Deliver, type DeliveredMessage, deliveryHeadersOf } from "./deliver.ts";
 
 /** The part that is needed of a confirm channel of `amqplib`. */
 export interface RabbitMqConfirmChannel {
@@ -84,10 +84,7 @@ function propertiesOf(message: DeliveredMessage): RabbitMqPublishOptions {
     timestamp: Math.floor(message.createdAt / 1000),
     persistent: true,
     mandatory: true,
-    headers: {
-      [deliveryHeaders.key]: message.key,
-      [deliveryHeaders.correlationId]: message.correlationId,
-    },
+    headers: deliveryHeadersOf(message),
   };
 }
 

@@ -3,7 +3,7 @@ import { ConfigError } from "../../core/errors.ts";
 import {
   type Deliver,
   type DeliveredMessage,
-  deliveryHeaders,
+  deliveryHeadersOf,
   NotDeliverableError,
   RetryLaterError,
 } from "./deliver.ts";
@@ -53,8 +53,7 @@ export function toWebhook(options: WebhookOptions): Deliver {
         "webhook-id": message.key,
         "webhook-timestamp": timestamp,
         "webhook-signature": keys.map((key) => signatureOf(key, message.key, timestamp, body)).join(" "),
-        [deliveryHeaders.key]: message.key,
-        [deliveryHeaders.correlationId]: message.correlationId,
+        ...deliveryHeadersOf(message),
       },
       body,
       // A redirect would carry a signed payment to an address that nobody configured.

@@ -39,6 +39,20 @@ const octets = { "content-type": "application/octet-stream" };
 
 export const refusalCases: readonly Case[] = [
   {
+    name: "a new key beyond the tenant's limit is 429 and leaves no trace, and retries get their answers",
+    async run(trial) {
+      const site = await trial.start({ latchkey: { limits: { newKeys: { max: 1, perMs: 60_000 } } } });
+      const first = await site.send({ key: "within" });
+      const refused = await site.send({ key: "beyond" });
+      expectProblem(refused, 429, "rate-limited", "same-key");
+      expect(Number(refused.headers["retry-after"])).toBeGreaterThan(50);
+      expect(refused.headers["ratelimit-policy"]).toBe('"new-keys";q=1;w=60');
+      expect(refused.headers.ratelimit).toBe(`"new-keys";r=0;t=${refused.headers["retry-after"]}`);
+      expectReplay(first, await site.send({ key: "within" }));
+      expect(site.executions).toBe(1);
+    },
+  },
+  {
     name: "a request without a key is refused",
     async run(trial) {
       const site = await trial.start();

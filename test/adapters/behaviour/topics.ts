@@ -1,4 +1,5 @@
 import type { Case } from "../harness.ts";
+import { bindingCases } from "./binding.ts";
 import { bodyCases } from "./body.ts";
 import { concurrencyCases } from "./concurrency.ts";
 import { disconnectCases } from "./disconnect.ts";
@@ -15,6 +16,7 @@ export const topics: Readonly<Record<string, readonly Case[]>> = {
   replay: replayCases,
   "the body": bodyCases,
   refusals: refusalCases,
+  sessions: bindingCases,
   concurrency: concurrencyCases,
   failures: failureCases,
   disconnects: disconnectCases,

@@ -10,6 +10,7 @@ import express5, {
 import { idempotent, statusResource } from "../../../src/adapters/express.ts";
 import {
   type Application,
+  callersOf,
   errorBody,
   type Fields,
   type Framework,
@@ -55,12 +56,12 @@ function framework(name: string, express: Express, order: Order): Framework {
         : [];
       const inOrder = (protection: RequestHandler[]) =>
         order === "parser first" ? [...parsers, ...protection] : [...protection, ...parsers];
-      const protection = () => idempotent(latchkey, policyOf(application));
+      const protection = () => idempotent(latchkey, { ...application.policy, ...callers(application) });
 
       const onApplication = mount === "application" || mount === "both";
       for (const middleware of onApplication ? inOrder([protection()]) : []) app.use(middleware);
       if (latchkey.statusPath !== undefined) {
-        app.get(`${latchkey.statusPath}/:key`, statusResource(latchkey));
+        app.get(`${latchkey.statusPath}/:key`, statusResource(latchkey, callers(application)));
       }
       for (const [path, handler] of Object.entries(routes)) {
         const onRoute = mount === "route" || mount === "both" ? [protection()] : [];
@@ -80,9 +81,8 @@ function framework(name: string, express: Express, order: Order): Framework {
   };
 }
 
-function policyOf({ policy, routeTenant }: Application) {
-  if (routeTenant === undefined) return policy;
-  return { ...policy, tenant: (req: Request) => routeTenant((name) => req.get(name)) };
+function callers(application: Application) {
+  return callersOf(application, (req: Request, name) => req.get(name));
 }
 
 function handlerOf(handler: Handler, parse: boolean): RequestHandler {

@@ -3,6 +3,7 @@ import createFastify, { type FastifyInstance, type FastifyReply, type FastifyReq
 import { idempotent, statusResource } from "../../../src/adapters/fastify.ts";
 import {
   type Application,
+  callersOf,
   errorBody,
   type Fields,
   type Framework,
@@ -34,11 +35,11 @@ export async function fastifyApp(application: Application): Promise<FastifyInsta
     reply.code(status).send(body);
   });
   const protect = async (context: FastifyInstance) => {
-    await context.register(idempotent(latchkey, policyOf(application)));
+    await context.register(idempotent(latchkey, { ...application.policy, ...callers(application) }));
   };
   if (mount === "application" || mount === "both") await protect(app);
   if (latchkey.statusPath !== undefined) {
-    app.get(`${latchkey.statusPath}/:key`, statusResource(latchkey));
+    app.get(`${latchkey.statusPath}/:key`, statusResource(latchkey, callers(application)));
   }
   // A plugin's context is what Fastify has in place of middleware on some routes.
   await app.register(async (context) => {
@@ -63,11 +64,11 @@ function addParsers(app: FastifyInstance, parse: boolean): void {
   app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
 }
 
-function policyOf({ policy, routeTenant }: Application) {
-  if (routeTenant === undefined) return policy;
-  const tenant = (request: FastifyRequest) =>
-    routeTenant((name) => request.headers[name] as string | undefined);
-  return { ...policy, tenant };
+function callers(application: Application) {
+  return callersOf(
+    application,
+    (request: FastifyRequest, name) => request.headers[name] as string | undefined,
+  );
 }
 
 function handlerOf(handler: Handler) {

@@ -5,6 +5,7 @@ import { ReadableStream } from "node:stream/web";
 import { type FetchHandler, idempotent, statusResource } from "../../../src/adapters/fetch.ts";
 import {
   type Application,
+  callersOf,
   type Fields,
   type Framework,
   type Handler,
@@ -22,14 +23,14 @@ export const fetch: Framework = {
   parserFirst: false,
   async start(application) {
     const { latchkey, mount, routes } = application;
-    const protect = idempotent(latchkey, policyOf(application));
+    const protect = idempotent(latchkey, { ...application.policy, ...callers(application) });
     const onRoute = mount === "route" || mount === "both";
     const handlers = new Map<string, Fetch>();
     for (const [path, handler] of Object.entries(routes)) {
       const plain = handlerOf(handler, application.parse);
       handlers.set(path, onRoute ? protect(plain) : plain);
     }
-    const status = statusResource(latchkey);
+    const status = statusResource(latchkey, callers(application));
     const route: Fetch = (request) => {
       const { pathname } = new URL(request.url);
       if (latchkey.statusPath !== undefined && pathname.startsWith(`${latchkey.statusPath}/`)) {
@@ -42,10 +43,8 @@ export const fetch: Framework = {
   },
 };
 
-function policyOf({ policy, routeTenant }: Application) {
-  if (routeTenant === undefined) return policy;
-  const tenant = (request: Request) => routeTenant((name) => request.headers.get(name) ?? undefined);
-  return { ...policy, tenant };
+function callers(application: Application) {
+  return callersOf(application, (request: Request, name) => request.headers.get(name) ?? undefined);
 }
 
 function handlerOf(handler: Handler, parse: boolean): FetchHandler<[]> {

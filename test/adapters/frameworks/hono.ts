@@ -7,6 +7,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { idempotent, statusResource } from "../../../src/adapters/hono.ts";
 import {
   type Application,
+  callersOf,
   errorBody,
   type Fields,
   type Framework,
@@ -23,10 +24,11 @@ export const hono: Framework = {
   async start(application) {
     const { latchkey, mount, routes } = application;
     const app = new Hono();
-    const protection = (): MiddlewareHandler => idempotent(latchkey, policyOf(application));
+    const protection = (): MiddlewareHandler =>
+      idempotent(latchkey, { ...application.policy, ...callers(application) });
     if (mount === "application" || mount === "both") app.use("*", protection());
     if (latchkey.statusPath !== undefined) {
-      app.get(`${latchkey.statusPath}/:key`, statusResource(latchkey));
+      app.get(`${latchkey.statusPath}/:key`, statusResource(latchkey, callers(application)));
     }
     for (const [path, handler] of Object.entries(routes)) {
       if (mount === "route" || mount === "both") app.on([...methods], path, protection());
@@ -45,9 +47,8 @@ export const hono: Framework = {
   },
 };
 
-function policyOf({ policy, routeTenant }: Application) {
-  if (routeTenant === undefined) return policy;
-  return { ...policy, tenant: (c: Context) => routeTenant((name) => c.req.header(name)) };
+function callers(application: Application) {
+  return callersOf(application, (c: Context, name) => c.req.header(name));
 }
 
 function handlerOf(handler: Handler, parse: boolean) {

@@ -4,6 +4,7 @@ import Koa, { type Context, type Middleware } from "koa";
 import { idempotent, statusResource } from "../../../src/adapters/koa.ts";
 import {
   type Application,
+  callersOf,
   errorBody,
   type Fields,
   type Framework,
@@ -31,13 +32,14 @@ function framework(name: string, order: Order): Framework {
       app.silent = true;
       app.use(renderErrors);
       const parser = application.parse ? [parseBody] : [];
-      const protection = () => idempotent(latchkey, policyOf(application));
+      const protection = () => idempotent(latchkey, { ...application.policy, ...callers(application) });
       const inOrder = (middleware: Middleware[]) =>
         order === "parser first" ? [...parser, ...middleware] : [...middleware, ...parser];
 
       const onApplication = mount === "application" || mount === "both";
       for (const middleware of onApplication ? inOrder([protection()]) : []) app.use(middleware);
-      if (latchkey.statusPath !== undefined) app.use(below(latchkey.statusPath, statusResource(latchkey)));
+      if (latchkey.statusPath !== undefined)
+        app.use(below(latchkey.statusPath, statusResource(latchkey, callers(application))));
       for (const [path, handler] of Object.entries(routes)) {
         const onRoute = mount === "route" || mount === "both" ? [protection()] : [];
         for (const middleware of onApplication ? onRoute : inOrder(onRoute)) app.use(at(path, middleware));
@@ -78,9 +80,8 @@ const parseBody: Middleware = async (ctx, next) => {
   await next();
 };
 
-function policyOf({ policy, routeTenant }: Application) {
-  if (routeTenant === undefined) return policy;
-  return { ...policy, tenant: (ctx: Context) => routeTenant((name) => ctx.get(name) || undefined) };
+function callers(application: Application) {
+  return callersOf(application, (ctx: Context, name) => ctx.get(name) || undefined);
 }
 
 function handlerOf(handler: Handler, parse: boolean): Middleware {

@@ -1,6 +1,13 @@
 import { createServer, type IncomingMessage } from "node:http";
 import { idempotent, type NodeHandler, statusResource } from "../../../src/adapters/node.ts";
-import { type Application, errorBody, type Framework, type Handler, listening } from "../application.ts";
+import {
+  type Application,
+  callersOf,
+  errorBody,
+  type Framework,
+  type Handler,
+  listening,
+} from "../application.ts";
 import { parsed, readBytes, writeReply } from "./node-answers.ts";
 
 export const node: Framework = {
@@ -9,14 +16,14 @@ export const node: Framework = {
   parserFirst: false,
   async start(application) {
     const { latchkey, mount, routes } = application;
-    const protect = idempotent(latchkey, policyOf(application));
+    const protect = idempotent(latchkey, { ...application.policy, ...callers(application) });
     const onRoute = mount === "route" || mount === "both";
     const handlers = new Map<string, NodeHandler>();
     for (const [path, handler] of Object.entries(routes)) {
       const plain = handlerOf(handler, application);
       handlers.set(path, onRoute ? protect(plain) : plain);
     }
-    const status = statusResource(latchkey);
+    const status = statusResource(latchkey, callers(application));
     const route: NodeHandler = (req, res) => {
       const path = (req.url ?? "/").replace(/\?.*/s, "");
       if (latchkey.statusPath !== undefined && path.startsWith(`${latchkey.statusPath}/`)) {
@@ -30,10 +37,8 @@ export const node: Framework = {
   },
 };
 
-function policyOf({ policy, routeTenant }: Application) {
-  if (routeTenant === undefined) return policy;
-  const tenant = (req: IncomingMessage) => routeTenant((name) => req.headers[name] as string | undefined);
-  return { ...policy, tenant };
+function callers(application: Application) {
+  return callersOf(application, (req: IncomingMessage, name) => req.headers[name] as string | undefined);
 }
 
 function handlerOf(handler: Handler, { parse, mount }: Application): NodeHandler {

@@ -9,6 +9,8 @@ import type {
   Capabilities,
   ClaimOptions,
   Expiry,
+  ForgetCounts,
+  ForgetOptions,
   HeartbeatAnswer,
   Lease,
   PhaseCommit,
@@ -25,13 +27,16 @@ import type {
   Store,
   SweepCounts,
   TransactAnswer,
+  UnknownCounts,
 } from "../../../core/store.ts";
 import type { Database } from "../database.ts";
+import { DistributedNotes } from "./notes.ts";
 import { DistributedOutbox } from "./outbox.ts";
 import { Records } from "./records.ts";
 import { reserve } from "./reserving.ts";
 import { advance, renew, settle } from "./settling.ts";
 import { records as statements } from "./statements.ts";
+import { forgetTenant, unknownCounts } from "./tenants.ts";
 import { transact } from "./transact.ts";
 import { audit, bust, claimResumable, claimUnknown, reap, resolve, sweep } from "./upkeep.ts";
 
@@ -47,12 +52,14 @@ export class DistributedStore<Tx> implements Store<Tx> {
     responseBytesMax: 1024 * 1024,
   };
   readonly outbox: Outbox;
+  readonly notes: DistributedNotes;
   readonly #database: Database<Tx>;
   readonly #records: Records;
 
   constructor(database: Database<Tx>) {
     this.#database = database;
     this.#records = new Records(database as Database);
+    this.notes = new DistributedNotes(this.#records);
     this.outbox = new DistributedOutbox(this.#records);
   }
 
@@ -100,7 +107,7 @@ export class DistributedStore<Tx> implements Store<Tx> {
   }
 
   resolve(id: RecordId, fence: number, resolution: Resolution, by: string): Promise<ResolveAnswer> {
-    return resolve(this.#records, id, fence, resolution, by);
+    return resolve(this.#records, id, { fence, resolution, by });
   }
 
   bust(id: RecordId, said: Bust): Promise<BustAnswer> {
@@ -111,8 +118,18 @@ export class DistributedStore<Tx> implements Store<Tx> {
     return audit(this.#records, query);
   }
 
-  reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
-    return reap(this.#records, options);
+  async reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
+    const counts = await reap(this.#records, options);
+    await this.notes.reap(options.limit);
+    return counts;
+  }
+
+  forgetTenant(options: ForgetOptions): Promise<ForgetCounts> {
+    return forgetTenant(this.#records, options);
+  }
+
+  unknownCounts(): Promise<UnknownCounts> {
+    return unknownCounts(this.#records);
   }
 
   /** Nothing was opened: the pool is the user's. */

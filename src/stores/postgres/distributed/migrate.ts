@@ -61,6 +61,6 @@ async function define(query: Query, statement: string): Promise<void> {
   }
 }
 
-/** A name that is taken: in the catalogue, as a table, as an object, as a type. */
-const createdMeanwhile: ReadonlySet<string> = new Set(["23505", "42P07", "42710"]);
+/** A name that is taken: in the catalogue, as a table, as an object, as a column. */
+const createdMeanwhile: ReadonlySet<string> = new Set(["23505", "42P07", "42710", "42701"]);
 const featureNotSupported = "0A000";

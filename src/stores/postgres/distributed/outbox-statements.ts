@@ -1,14 +1,10 @@
-import { now, tick } from "./statements.ts";
+import { list, now, tick } from "./statements.ts";
 
 /** A message as `messageOf` reads it. */
-const message = `id, topic, partition_key AS partition, payload, message_key AS key, correlation_id AS correlation, attempts,
-  created_at AS created`;
+const message = `id, topic, partition_key AS partition, payload, message_key AS key, correlation_id AS correlation, scope,
+  traceparent AS trace, attempts, created_at AS created`;
 
 const clock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::float8";
-
-/** So many parameters, from this number on. */
-const list = (from: number, count: number) =>
-  Array.from({ length: count }, (_, index) => `$${from + index}`).join(", ");
 
 /** Nothing that comes before it in its partition has yet to become due. */
 const isFirst = `(m.partition_key IS NULL OR NOT EXISTS (
@@ -17,19 +13,19 @@ const isFirst = `(m.partition_key IS NULL OR NOT EXISTS (
       AND ahead.id < m.id AND ahead.due_at > ${now}))`;
 
 /** How many parameters a message takes in `enqueue`. */
-export const messageParameters = 8;
+export const messageParameters = 10;
 
 export const outbox = {
-  /** For each message: $1 what its id ends with, $2 lane, $3 topic, $4 partition, $5 payload, $6 key, $7 correlation, $8 delay */
+  /** For each message: $1 what its id ends with, $2 lane, $3 topic, $4 partition, $5 payload, $6 key, $7 correlation, $8 scope, $9 trace, $10 delay */
   enqueue(count: number): string {
     const rows = Array.from({ length: count }, (_, index) => {
       const $ = (place: number) => `$${index * messageParameters + place}`;
-      return `(${tick} || ${$(1)}::text, 'waiting', ${$(2)}::int4, ${$(3)}, ${$(4)}, ${$(5)}, ${$(6)}, ${$(7)}, 0,
-  ${clock} + ${$(8)}::float8, ${clock})`;
+      return `(${tick} || ${$(1)}::text, 'waiting', ${$(2)}::int4, ${$(3)}, ${$(4)}, ${$(5)}, ${$(6)}, ${$(7)}, ${$(8)}, ${$(9)}, 0,
+  ${clock} + ${$(10)}::float8, ${clock})`;
     });
     return `
-INSERT INTO latchkey_dist_outbox (id, state, lane, topic, partition_key, payload, message_key, correlation_id, attempts,
-  due_at, created_at)
+INSERT INTO latchkey_dist_outbox (id, state, lane, topic, partition_key, payload, message_key, correlation_id, scope,
+  traceparent, attempts, due_at, created_at)
 VALUES ${rows.join(", ")}`;
   },
 

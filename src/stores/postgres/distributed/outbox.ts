@@ -11,7 +11,7 @@ import type { Parameter, Query } from "../database.ts";
 import { type DeadRow, laneOf, lanesPerClaim, type MessageRow, messageOf } from "../outbox.ts";
 import { durationMs } from "../rows.ts";
 import { outbox as statements } from "./outbox-statements.ts";
-import type { Records } from "./records.ts";
+import { chunks, type Records } from "./records.ts";
 
 /** The outbox of `PostgresOutbox`, in plain statements. Nobody is woken: relays ask. */
 export class DistributedOutbox implements Outbox {
@@ -129,7 +129,7 @@ export async function enqueue(query: Query, messages: readonly NewMessage[]): Pr
   let place = 0;
   for (const some of chunks(messages)) {
     const parameters = some.flatMap((message): Parameter[] => {
-      const { topic, partition, payload, key, correlationId, delayMs } = message;
+      const { topic, partition, payload, key, correlationId, scope, traceparent, delayMs } = message;
       place += 1;
       return [
         idEnding(place),
@@ -139,6 +139,8 @@ export async function enqueue(query: Query, messages: readonly NewMessage[]): Pr
         payload,
         key,
         correlationId,
+        scope,
+        traceparent,
         durationMs(delayMs),
       ];
     });
@@ -164,12 +166,3 @@ function changeParameters(delivery: Delivery): Parameter[] {
       return delivery satisfies never;
   }
 }
-
-/** A statement has room for 65,535 parameters, and is easier to plan with far fewer. */
-function chunks<T>(items: readonly T[]): T[][] {
-  return Array.from({ length: Math.ceil(items.length / chunkSize) }, (_, index) =>
-    items.slice(index * chunkSize, (index + 1) * chunkSize),
-  );
-}
-
-const chunkSize = 100;

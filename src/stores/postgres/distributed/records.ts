@@ -1,16 +1,12 @@
-import type { IdempotencyRecord, RecordId } from "../../../core/record.ts";
+import { StoreError } from "../../../core/errors.ts";
+import type { RecordId } from "../../../core/record.ts";
+import type { Move, Moved } from "../../moves.ts";
 import { succeeded } from "../../outcomes.ts";
 import type { Database, Parameter, Query, Row } from "../database.ts";
 import { storeError } from "../errors.ts";
 import { retrying } from "./retrying.ts";
-import { changedValues, type Entry, type EntryRow, entryOf, type Kept, newRevision } from "./rows.ts";
+import { changedValues, type Entry, type EntryRow, entryOf, newRevision } from "./rows.ts";
 import { audit, records } from "./statements.ts";
-
-/** Why a record was moved off the happy path. */
-export interface Why {
-  readonly by: string;
-  readonly reason: string;
-}
 
 /** Finds records, and changes each as it was found or not at all. Whatever lost against others is tried again. */
 export class Records {
@@ -48,28 +44,47 @@ export class Records {
     return (await this.all<EntryRow>(statement, [limit])).map(entryOf);
   }
 
-  /** False if it has changed since it was found. With `why` the audit trail tells of it. */
-  async change(found: Entry, next: IdempotencyRecord, kept: Kept, why?: Why): Promise<boolean> {
+  /** False if it has changed since it was found. */
+  async apply(found: Entry, move: Move): Promise<boolean> {
     const { scope, key } = found.record;
-    const parameters = [scope, key, found.revision, ...changedValues(next, kept)];
-    if (why === undefined) return (await this.all(records.change, parameters)).length > 0;
+    const parameters = [scope, key, found.revision, ...changedValues(found, move)];
+    const { audit: said } = move;
+    if (said === undefined) return (await this.all(records.change, parameters)).length > 0;
     return this.together(async (query) => {
       if ((await query(records.change, parameters)).length === 0) return false;
-      const { by, reason } = why;
       // Not the revision of the record: a page of the trail is named by it.
-      const said = [`.${newRevision()}`, next.fence, found.record.state, next.state, by, reason];
-      await query(audit.write, [scope, key, ...said]);
+      const { fence, from, to, by, reason } = said;
+      await query(audit.write, [scope, key, `.${newRevision()}`, fence, from, to, by, reason]);
       return true;
     });
   }
 
-  /** Somebody else than the owner moves the record on: the owner's word counts no more. */
-  move(found: Entry, next: IdempotencyRecord, why: Why): Promise<boolean> {
-    const isOver = next.state === "completed" || next.state === "expired";
-    return this.change(found, next, { owner: null, request: isOver ? undefined : found.request }, why);
+  /** Looks at a record, and changes it as `decide` says; again, if somebody else was faster. */
+  async change<Answer>(
+    id: RecordId,
+    decide: (found: Entry | undefined, now: number) => Moved<Answer>,
+  ): Promise<Answer> {
+    for (let round = 0; round < roundsMax; round += 1) {
+      const found = await this.find(id);
+      const { answer, move } = decide(found, found?.now ?? 0);
+      if (move === undefined || (found !== undefined && (await this.apply(found, move)))) return answer;
+    }
+    throw new StoreError(`the record changed during each of ${roundsMax} attempts to change it`);
   }
 
-  async remove({ record: { scope, key }, revision }: Entry): Promise<boolean> {
+  /** Changes what was found as `decide` says, each on its own; answers for those that nobody else was faster at. */
+  async changeEach<Answer>(
+    entries: readonly Entry[],
+    decide: (found: Entry) => Moved<Answer | undefined>,
+  ): Promise<Answer[]> {
+    const answers = await eachOf(entries, async (found) => {
+      const { answer, move } = decide(found);
+      return move !== undefined && (await this.apply(found, move)) ? answer : undefined;
+    });
+    return answers.filter((answer) => answer !== undefined);
+  }
+
+  async remove({ scope, key }: RecordId, revision: string): Promise<boolean> {
     return (await this.all(records.remove, [scope, key, revision])).length > 0;
   }
 }
@@ -95,3 +110,15 @@ export async function eachOf<T, R>(items: readonly T[], work: (item: T) => Promi
 }
 
 const atOnce = 8;
+
+/** Each round but the first means that somebody else has changed the record at that very moment. */
+const roundsMax = 10;
+
+/** A statement has room for 65,535 parameters, and is easier to plan with far fewer. */
+export function chunks<T>(items: readonly T[]): T[][] {
+  return Array.from({ length: Math.ceil(items.length / chunkSize) }, (_, index) =>
+    items.slice(index * chunkSize, (index + 1) * chunkSize),
+  );
+}
+
+const chunkSize = 100;

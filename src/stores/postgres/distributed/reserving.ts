@@ -1,16 +1,15 @@
-import { answerOf, decide, isAnswer } from "../../../core/decide.ts";
 import { StoreError } from "../../../core/errors.ts";
 import type { Reservation, ReserveRequest } from "../../../core/store.ts";
 import { encodeRequest } from "../../../core/stored-request.ts";
-import { accepted, crashed, crashReason, reserved } from "../../../core/transition.ts";
+import { reserving } from "../../moves.ts";
 import type { Parameter } from "../database.ts";
-import { auditReason, newRecordOf, newReservation } from "../reserving.ts";
+import { newRecordOf, newReservation } from "../reserving.ts";
 import { durationMs } from "../rows.ts";
 import type { Records } from "./records.ts";
-import { type Entry, newRevision } from "./rows.ts";
+import { newRevision } from "./rows.ts";
 import { records as statements } from "./statements.ts";
 
-/** A new key is inserted without being looked for; one that is there is read, and taken if `decide` lets it be. */
+/** A new key is inserted without being looked for; one that is there is read, and taken if `decide` lets it be: see stores/moves.ts. */
 export async function reserve(records: Records, request: ReserveRequest): Promise<Reservation> {
   for (let attempt = 0; attempt < attemptsMax; attempt += 1) {
     const reservation = await tryToReserve(records, request);
@@ -30,46 +29,8 @@ async function tryToReserve(records: Records, request: ReserveRequest): Promise<
   }
   const found = await records.find(request);
   if (found === undefined) return request.mode === "claim" ? { kind: "absent" } : undefined;
-  const decision = decide(found.record, request, found.now);
-  if (isAnswer(decision)) return answerOf(decision);
-  switch (decision.kind) {
-    case "execute": {
-      const { fence, after, progress, createdAt } = decision;
-      const isNewUse = after === "expired";
-      const next = reserved(found.record, bounded(request), { fence, isNewUse }, found.now);
-      if (!(await take(records, found, { next, request, isNewUse, owner: request.owner }))) return undefined;
-      const { scope, key, owner } = request;
-      return { kind: "execute", after, progress, createdAt, lease: { scope, key, fence, owner } };
-    }
-    case "accept": {
-      const next = accepted(found.record, bounded(request), decision, found.now);
-      const { isNewUse } = decision;
-      const isTaken = await take(records, found, { next, request, isNewUse, owner: null });
-      return isTaken ? { kind: "pending" } : undefined;
-    }
-    case "suspend": {
-      const next = crashed(decision.record, found.now, { isRequestKept: false });
-      const why = { by: request.owner, reason: crashReason };
-      if (!(await records.move(found, next, why))) return undefined;
-      return { kind: "unknown", retryAfterMs: decision.record.reconcileAfterMs, discovered: true };
-    }
-    default:
-      return decision satisfies never;
-  }
-}
-
-interface Taking {
-  readonly next: ReturnType<typeof reserved> | ReturnType<typeof accepted>;
-  readonly request: ReserveRequest;
-  readonly isNewUse: boolean;
-  readonly owner: string | null;
-}
-
-function take(records: Records, found: Entry, { next, request, isNewUse, owner }: Taking): Promise<boolean> {
-  const reason = isNewUse ? null : auditReason(found.record);
-  const kept = request.request ?? (isNewUse ? undefined : found.request);
-  const why = reason === null ? undefined : { by: request.owner, reason };
-  return records.change(found, next, { owner, request: kept }, why);
+  const { answer, move } = reserving(found, bounded(request), found.now);
+  return move === undefined || (await records.apply(found, move)) ? answer : undefined;
 }
 
 function insertParameters(request: ReserveRequest): Parameter[] {

@@ -1,23 +1,17 @@
 import { randomBytes } from "node:crypto";
-import type { IdempotencyRecord } from "../../../core/record.ts";
 import { decodeRequest, encodeRequest, type StoredRequest } from "../../../core/stored-request.ts";
+import type { Move, Entry as RecordEntry } from "../../moves.ts";
 import { type ColumnValue, recordColumns, recordOf, rowOf } from "../../record-row.ts";
 import type { Parameter, Row } from "../database.ts";
 import { wordOf } from "./statements.ts";
 
 /** A record as it was found, and everything that is kept with it. */
-export interface Entry {
-  readonly record: IdempotencyRecord;
-  /** Who holds or held the latest lease; null where somebody else has moved the record on. */
-  readonly owner: string | null;
-  readonly request: StoredRequest | undefined;
+export interface Entry extends RecordEntry {
+  readonly requestBody: Uint8Array | null;
   readonly revision: string;
   /** When it was found, by the engine's clock. */
   readonly now: number;
 }
-
-/** What a changed record is written with. */
-export type Kept = Pick<Entry, "owner" | "request">;
 
 export interface EntryRow extends Row {
   readonly scope: string;
@@ -30,11 +24,15 @@ export interface EntryRow extends Row {
 }
 
 export function entryOf(row: EntryRow): Entry {
-  const { requesthead: head, requestbody: body, owner, revision, now } = row;
-  const request = head === null || body === null ? undefined : decodeRequest({ head, body });
+  const { requesthead: requestHead, requestbody: requestBody, owner: lastOwner, revision, now } = row;
   const columns = Object.fromEntries(recordColumns.map((column) => [column, row[wordOf(column)]]));
   const record = recordOf(row, columns as Record<string, ColumnValue>);
-  return { record, owner, request, revision, now };
+  return { record, lastOwner, requestHead, requestBody, revision, now };
+}
+
+/** The request that is kept for a worker. */
+export function requestOf({ requestHead: head, requestBody: body }: Entry): StoredRequest | undefined {
+  return head === null || body === null ? undefined : decodeRequest({ head, body });
 }
 
 /** Never used twice. */
@@ -43,9 +41,16 @@ export function newRevision(): string {
 }
 
 /** The parameters of `change` after those that say which record. */
-export function changedValues(record: IdempotencyRecord, { owner, request }: Kept): Parameter[] {
-  const isOver = record.state === "completed" || record.state === "expired";
-  const encoded = request === undefined || isOver ? undefined : encodeRequest(request);
-  const [, , ...values] = rowOf(record, { lastOwner: owner, requestHead: encoded?.head ?? null });
-  return [newRevision(), ...values, encoded?.body ?? null];
+export function changedValues(found: Entry, { to, lastOwner, request }: Move): Parameter[] {
+  const isOver = to.state === "completed" || to.state === "expired";
+  const kept = request === undefined ? found : rowOfRequest(request.kept);
+  const { requestHead, requestBody } = isOver ? rowOfRequest(undefined) : kept;
+  const [, , ...values] = rowOf(to, { lastOwner, requestHead });
+  return [newRevision(), ...values, requestBody];
+}
+
+function rowOfRequest(request: StoredRequest | undefined): Pick<Entry, "requestHead" | "requestBody"> {
+  if (request === undefined) return { requestHead: null, requestBody: null };
+  const { head, body } = encodeRequest(request);
+  return { requestHead: head, requestBody: body };
 }

@@ -8,7 +8,7 @@ import type {
   SettleAnswer,
   Settlement,
 } from "../../../core/store.ts";
-import { settled, settledStates } from "../../../core/transition.ts";
+import { settling } from "../../moves.ts";
 import { succeededOr } from "../../outcomes.ts";
 import type { Parameter } from "../database.ts";
 import { durationMs, optionalDurationMs } from "../rows.ts";
@@ -17,51 +17,22 @@ import { newRevision } from "./rows.ts";
 import { records as statements } from "./statements.ts";
 
 export async function settle(records: Records, lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
-  if (settlement.kind !== "complete") return giveUp(records, lease, settlement);
-  const [completed] = await records.all<{ expires: number }>(statements.complete, [
-    ...heldParameters(lease),
-    ...responseParameters(settlement),
-  ]);
-  if (completed !== undefined) return { kind: "settled", expiresAt: completed.expires };
-  return settledBefore(records, lease, settlement);
+  if (settlement.kind === "complete") {
+    const [completed] = await records.all<{ expires: number }>(statements.complete, [
+      ...heldParameters(lease),
+      ...responseParameters(settlement),
+    ]);
+    if (completed !== undefined) return { kind: "settled", expiresAt: completed.expires };
+  }
+  // What it leads to depends on the record, and it may have been told before.
+  const bound = bounded(settlement);
+  return records.change(lease, (found, now) => settling(found, lease, bound, now));
 }
 
 /** Status, head, body and retention. */
 export function responseParameters(settlement: Extract<Settlement, { kind: "complete" }>): Parameter[] {
   const { status, head, body } = encodeResponse(settlement.response);
   return [status, head, body, durationMs(settlement.retentionMs)];
-}
-
-async function giveUp(
-  records: Records,
-  lease: Lease,
-  settlement: Exclude<Settlement, { kind: "complete" }>,
-): Promise<SettleAnswer> {
-  for (;;) {
-    const found = await records.find(lease);
-    if (
-      found?.record.state !== "in_progress" ||
-      found.record.fence !== lease.fence ||
-      found.owner !== lease.owner
-    ) {
-      return settledBefore(records, lease, settlement);
-    }
-    const next = settled(found.record, bounded(settlement), found.now);
-    const kept = { owner: lease.owner, request: found.request };
-    const why = { by: lease.owner, reason: settlement.reason };
-    // It was only renewed, or it is not held any more: the next look tells.
-    if (await records.change(found, next, kept, why)) return { kind: "settled", expiresAt: next.expiresAt };
-  }
-}
-
-/** The same lease may say the same thing twice: its first word may have been heard, and the answer lost. */
-async function settledBefore(records: Records, lease: Lease, { kind }: Settlement): Promise<SettleAnswer> {
-  const found = await records.find(lease);
-  const isRepeated =
-    found?.record.state === settledStates[kind] &&
-    found.record.fence === lease.fence &&
-    found.owner === lease.owner;
-  return isRepeated ? { kind: "settled", expiresAt: found.record.expiresAt } : { kind: "lost" };
 }
 
 export async function renew(
@@ -95,8 +66,10 @@ export function heldParameters({ scope, key, fence, owner }: Lease): Parameter[]
 }
 
 /** What is meant to last for ever has an end all the same. */
-function bounded<S extends Exclude<Settlement, { kind: "complete" }>>(settlement: S): S {
+function bounded(settlement: Settlement): Settlement {
   switch (settlement.kind) {
+    case "complete":
+      return { ...settlement, retentionMs: durationMs(settlement.retentionMs) };
     case "release": {
       const { resumeAfterMs } = settlement;
       const resume = optionalDurationMs(resumeAfterMs);

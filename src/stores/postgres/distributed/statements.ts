@@ -17,6 +17,10 @@ const entry = `scope, key, revision, ${[...recordColumns, "request_body"]
   .map((column) => (column.includes("_") ? `${column} AS ${wordOf(column)}` : column))
   .join(", ")}, ${now} AS now`;
 
+/** So many parameters, from this number on. */
+export const list = (from: number, count: number) =>
+  Array.from({ length: count }, (_, index) => `$${from + index}`).join(", ");
+
 const one = "scope = $1 AND key = $2";
 
 /** The record that a lease still holds. */

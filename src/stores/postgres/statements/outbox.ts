@@ -6,7 +6,7 @@ const isWaiting = (m: string) => `${m}.delivered_at IS NULL AND ${m}.died_at IS 
 const message = (
   m: string,
 ) => `${m}.id::text AS id, ${m}.topic, ${m}.partition_key AS partition, ${m}.payload,
-  ${m}.message_key AS key, ${m}.correlation_id AS correlation, ${m}.attempts,
+  ${m}.message_key AS key, ${m}.correlation_id AS correlation, ${m}.scope, ${m}.traceparent AS trace, ${m}.attempts,
   ${milliseconds(`${m}.created_at`)} AS created`;
 
 /**

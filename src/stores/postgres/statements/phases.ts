@@ -62,11 +62,12 @@ const completion = `,
 const enqueuing = (messages: string) => `,
 enqueued AS (
   INSERT INTO latchkey_outbox (
-    lane, topic, partition_key, payload, message_key, correlation_id, due_at, created_at)
-  SELECT m.lane, m.topic, m.partition, m.payload, m.key, m.correlation, ${after(clock, "m.delay")}, ${clock}
+    lane, topic, partition_key, payload, message_key, correlation_id, scope, traceparent, due_at, created_at)
+  SELECT m.lane, m.topic, m.partition, m.payload, m.key, m.correlation, m.scope, m.trace,
+    ${after(clock, "m.delay")}, ${clock}
   FROM held, ROWS FROM (json_to_recordset(${messages}::text::json) AS (
-    lane int, topic text, partition text, payload text, key text, correlation text, delay float8
-  )) WITH ORDINALITY AS m (lane, topic, partition, payload, key, correlation, delay, position)
+    lane int, topic text, partition text, payload text, key text, correlation text, scope text, trace text, delay float8
+  )) WITH ORDINALITY AS m (lane, topic, partition, payload, key, correlation, scope, trace, delay, position)
   ORDER BY m.position
 ),
 woken AS (

@@ -1,7 +1,9 @@
 -- Looks without touching.
 --
--- Input:   KEYS[1]  a record
--- Output:  the time, and the record or nothing
+-- Input:   KEYS  records or notes
+-- Output:  the time, then each of them or nothing
 --#include clock
 
-return { now, redis.call('GET', KEYS[1]) }
+local reply = redis.call('MGET', unpack(KEYS))
+table.insert(reply, 1, now)
+return reply

@@ -67,6 +67,13 @@ local function take(r, after, sweepAt, resumeAt, unknownAt)
   return state == PENDING and PENDING_REPLY or replyExecute(r)
 end
 
+-- The fence of a record that was forgotten with its tenant; 0: there was none.
+local hasForgotten
+local function forgottenFence()
+  if hasForgotten == nil then hasForgotten = redis.call('EXISTS', forgottenKeyOf(key)) == 1 end
+  return hasForgotten and tonumber(redis.call('GET', fenceKeyOf(key)) or 0) or 0
+end
+
 local function takeAgain(r, after, ...)
   local from = STATE_NAMES[r.state]
   local reply = take(r, after, ...)
@@ -115,6 +122,9 @@ end
 local COPIED_BYTES_MAX, SHORT_BYTES, READ_AT_ONCE = 262144, 2048, 16
 local copiedBytes, isFull = 0, false
 local values, readFrom, readTo = {}, 1, 0
+-- Whether anything was forgotten is asked with the records. Not in a cluster: there a key that is missing while its slot
+-- moves would keep the others from being read.
+local before = IS_CLUSTER and 0 or 1
 
 -- A record; false: there is none; nil: it has to be asked for alone.
 local function read(nth)
@@ -124,9 +134,14 @@ local function read(nth)
       return redis.call('GET', KEYS[nth])
     end
     readFrom, readTo = nth, math.min(nth + READ_AT_ONCE - 1, RECORDS)
-    values = redis.call('MGET', unpack(KEYS, readFrom, readTo))
+    if IS_CLUSTER then
+      values = redis.call('MGET', unpack(KEYS, readFrom, readTo))
+    else
+      values = redis.call('MGET', forgottenKeyOf(KEYS[1]), unpack(KEYS, readFrom, readTo))
+      hasForgotten = values[1] ~= false
+    end
   end
-  local value = values[nth - readFrom + 1]
+  local value = values[nth - readFrom + 1 + before]
   if not value or #value <= SHORT_BYTES then return value end
   isFull = isFull or (copiedBytes > 0 and copiedBytes + #value > COPIED_BYTES_MAX)
   if isFull then return nil end
@@ -137,11 +152,13 @@ end
 local function answer(value)
   if value == nil then return ALONE_REPLY end
   if not value and mode == CLAIM then return ABSENT_REPLY end
-  if not value and mode ~= ACCEPT then return takeFirst() end
+  local fence = 0
+  if not value and hasForgotten ~= false then fence = forgottenFence() end
+  if not value and mode ~= ACCEPT and fence == 0 then return takeFirst() end
   asked = decode(string.rep('\0', TIMES_BYTES) .. draft)
   if value and not readable(value) then return struct.pack('>BB', 7, string.byte(value, 1)) end
   if value then return decide(decode(value)) end
-  asked.state, asked.fence, asked.kept = GONE, 0, 0
+  asked.state, asked.fence, asked.kept = GONE, fence, 0
   return take(asked, AFTER_ABSENT, 0, 0, 0)
 end
 

@@ -9,7 +9,8 @@
 --
 -- Keys of a bucket: <tag><name> a record · <tag>q<name> its request · @sweep, @resume, @unknown what workers look
 -- through, by when it is due · @windows, @softs the minutes in which records expire, @w<minute>, @s<minute> which ones
--- · @audit · the channel !
+-- · @audit · <tag>f<digest> the fence of a record that was forgotten with its tenant · @forgotten as long as there may be
+-- one, on a single server of whichever bucket · <tag>n<name> a note · the channel !
 --#include clock
 local TAG_BYTES, PUBLISH, AUDIT_MAX = tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local IS_CLUSTER = PUBLISH == 'SPUBLISH'
@@ -63,16 +64,28 @@ local function requestKeyOf(key)
   return tagOf(key) .. 'q' .. nameOf(key)
 end
 
+local function fenceKeyOf(key)
+  return tagOf(key) .. 'f' .. redis.sha1hex(nameOf(key))
+end
+
+local function forgottenKeyOf(key)
+  local tag = tagOf(key)
+  return (IS_CLUSTER and tag or string.match(tag, '^(.*):')) .. '@forgotten'
+end
+
 local function later(...)
   others[#others + 1] = { ... }
 end
 
--- When the sweeper has to look at a record, a worker may finish it, or reconciliation may ask; 0: never.
+-- What an operator has to settle is listed with what is asked about, so that it can be counted, and never due.
+local NEVER = 2 ^ 52
+
+-- When the sweeper has to look at a record, a worker may finish it, or reconciliation may ask; 0: it is not listed.
 local function dueTimes(r)
   local state = r.state
   if state == IN_PROGRESS then return r.at, 0, 0 end
   if state == PENDING then return r.expiresAt, r.kept * r.at, 0 end
-  if state == UNKNOWN then return 0, 0, r.escalatedAt == 0 and r.at or 0 end
+  if state == UNKNOWN then return 0, 0, r.escalatedAt == 0 and r.at or NEVER end
   if state == FAILED and r.at ~= 0 then return 0, r.kept * r.at, 0 end
   if state == FAILED and r.progress ~= '' then return r.expiresAt, 0, 0 end
   return 0, 0, 0
@@ -204,8 +217,9 @@ local function flush()
   if #trail > 0 then writeTrail() end
   for tag, messages in pairs(news) do
     for _, message in ipairs(messages) do
-      -- Whoever waits also polls, and an older cluster has no sharded channels; but a bust that cannot be told is an error.
-      local publish = not IS_CLUSTER and sub(message, 1, 1) == 'b' and redis.call or redis.pcall
+      -- Whoever waits also polls, and an older cluster has no sharded channels; but it is an error if those who have kept
+      -- an answer cannot be told that it is gone.
+      local publish = not IS_CLUSTER and sub(message, 1, 1) ~= 'w' and redis.call or redis.pcall
       publish(PUBLISH, tag .. '!', message)
     end
   end

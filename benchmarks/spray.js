@@ -1,0 +1,170 @@
+// One tenant makes a million keys: what do the others notice, and how much of it is stored?
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { Agent, request } from "node:http";
+import { answerWhenStarted, ms, times, whole } from "./lib/answer.js";
+import { startChild } from "./lib/child.js";
+import { openLoop } from "./lib/load.js";
+import { order } from "./lib/payload.js";
+import { query, withDatabase, withPostgres } from "./lib/postgres.js";
+import { createProgress } from "./lib/progress.js";
+import { numberOf } from "./lib/settings.js";
+import { median } from "./lib/statistics.js";
+
+const keys = numberOf("SPRAY_KEYS", 100_000);
+const sprayRate = numberOf("SPRAY_RATE", 4_000);
+const windowSeconds = 5;
+const victims = { rate: 100, tenants: 20 };
+const limits = {
+  newKeys: { max: 100, perMs: 1_000 },
+  activeKeys: 5_000,
+  storedBytes: 5_000_000,
+};
+const asked = 1.2;
+
+export function run() {
+  return withPostgres((server) => withDatabase(server, measure));
+}
+
+/** @param {string} databaseUrl */
+async function measure(databaseUrl) {
+  /** @type {Awaited<ReturnType<typeof startChild<{ port: number }>>>} */
+  const server = await startChild("sprayed-server.js", [databaseUrl, JSON.stringify(limits)]);
+  const url = `http://127.0.0.1:${server.message.port}/charges`;
+  const sprayer = await startChild("sprayer.js", [url]);
+  const agent = new Agent({ keepAlive: true, maxSockets: 64 });
+  const rounds = Math.ceil(keys / (sprayRate * windowSeconds));
+  const progress = createProgress(rounds * 2 + 1);
+  try {
+    await quiet(url, agent);
+    progress.step("warm-up");
+    /** @type {Sample[]} */
+    const alone = [];
+    /** @type {Sample[]} */
+    const sprayed = [];
+    /** @type {Record<string, number>} */
+    const statuses = {};
+    // Side by side in time: a noisy neighbour of this machine hits both alike.
+    for (let round = 0; round < rounds; round += 1) {
+      alone.push(await quiet(url, agent));
+      progress.step("without the spray");
+      const requests = Math.min(sprayRate * windowSeconds, keys - round * sprayRate * windowSeconds);
+      sprayer.child.send({ rate: sprayRate, requests });
+      const ended = once(sprayer.child, "message");
+      sprayed.push(await quiet(url, agent));
+      const [answer] = await ended;
+      for (const [status, count] of Object.entries(answer.statuses)) {
+        statuses[status] = (statuses[status] ?? 0) + Number(count);
+      }
+      progress.step("under the spray");
+    }
+    return report({ alone, sprayed, statuses, stored: await storedOf(databaseUrl) });
+  } finally {
+    agent.destroy();
+    for (const { child, exit } of [server, sprayer]) {
+      child.kill();
+      await exit;
+    }
+  }
+}
+
+/** @typedef {import("./lib/load.js").OpenSample} Sample */
+
+/**
+ * @param {string} url
+ * @param {Agent} agent
+ */
+function quiet(url, agent) {
+  return openLoop({
+    rate: victims.rate,
+    handlerMs: 0,
+    seconds: windowSeconds,
+    operation: () => charge(url, agent, `victim-${Math.floor(Math.random() * victims.tenants)}`),
+  });
+}
+
+/**
+ * @param {string} url
+ * @param {Agent} agent
+ * @param {string} tenant
+ */
+function charge(url, agent, tenant) {
+  return new Promise((resolve, reject) => {
+    const headers = {
+      "content-type": "application/json",
+      "idempotency-key": randomUUID(),
+      "x-tenant": tenant,
+    };
+    request(url, { agent, method: "POST", headers }, (response) => {
+      response.resume();
+      response.once("end", () =>
+        response.statusCode === 201 ? resolve(undefined) : reject(new Error(`${response.statusCode}`)),
+      );
+    })
+      .once("error", reject)
+      .end(JSON.stringify(order));
+  });
+}
+
+/** @param {string} databaseUrl */
+async function storedOf(databaseUrl) {
+  const [row] = await query(
+    databaseUrl,
+    "SELECT count(*)::int AS keys, coalesce(sum(pg_column_size(r.*)), 0)::int AS bytes " +
+      "FROM latchkey_records AS r WHERE scope = 'sprayer'",
+  );
+  return { keys: Number(row?.keys), bytes: Number(row?.bytes) };
+}
+
+/**
+ * @param {{ alone: readonly Sample[], sprayed: readonly Sample[], statuses: Readonly<Record<string, number>>, stored: { keys: number, bytes: number } }} measured
+ * @returns {import("./lib/answer.js").Answer}
+ */
+function report({ alone, sprayed, statuses, stored }) {
+  const of = (/** @type {readonly Sample[]} */ samples, /** @type {"p50" | "p99" | "failed"} */ quantity) =>
+    median(samples.map((sample) => sample[quantity]));
+  const ratio = of(sprayed, "p99") / of(alone, "p99");
+  const sent = Object.values(statuses).reduce((sum, count) => sum + count, 0);
+  return {
+    tables: [
+      {
+        title: `${whole(sent)} keys of one tenant at ${whole(sprayRate)}/s; others send ${victims.rate}/s (Fastify on Postgres)`,
+        columns: ["the others", "p50", "p99", "failed"],
+        rows: [
+          ["without the spray", ms(of(alone, "p50")), ms(of(alone, "p99")), whole(of(alone, "failed"))],
+          ["under the spray", ms(of(sprayed, "p50")), ms(of(sprayed, "p99")), whole(of(sprayed, "failed"))],
+        ],
+      },
+      {
+        title: "What became of the spray",
+        columns: ["answered 201", "answered 429", "answered otherwise", "keys stored", "cap", "bytes stored"],
+        rows: [
+          [
+            whole(statuses[201] ?? 0),
+            whole(statuses[429] ?? 0),
+            whole(sent - (statuses[201] ?? 0) - (statuses[429] ?? 0)),
+            whole(stored.keys),
+            whole(limits.activeKeys),
+            whole(stored.bytes),
+          ],
+        ],
+      },
+    ],
+    bars: [
+      {
+        what: "the others' p99 under a spray of keys",
+        asked: `<= ${asked} x`,
+        measured: times(ratio),
+        reached: ratio <= asked,
+      },
+      {
+        what: "keys stored of a tenant that sprays",
+        asked: `<= ${whole(limits.activeKeys)}`,
+        measured: whole(stored.keys),
+        reached: stored.keys <= limits.activeKeys,
+      },
+    ],
+  };
+}
+
+await answerWhenStarted(import.meta.url, run);

@@ -1,0 +1,67 @@
+import { isSettled } from "../../core/record.ts";
+import type { Reading } from "../../core/store.ts";
+import { type Arrival, modeOf, type Verdict } from "../verdict.ts";
+import type { Limits } from "./limits.ts";
+
+/** What the engine does for the first request of its key in this process. */
+export interface Leading {
+  /** Asks the store; what `heard` is told is what it said. */
+  reserve(heard: (verdict: Verdict) => void): Promise<Verdict>;
+  read(): Promise<Reading | undefined>;
+  /** What it means that the store did not answer. */
+  storeDown(): Verdict;
+  conclude(verdict: Verdict): Verdict | Promise<Verdict>;
+}
+
+/**
+ * Reserves under the limits of the tenant. Only a new key takes anything from them; whether it is new only the store
+ * knows, so that is taken first and given back if it is not. Where nothing is left, the store is asked whether there is a
+ * record: whoever retries gets the answer, however many new keys its tenant has used.
+ */
+export function leadWithinLimits(limits: Limits, arrival: Arrival, leading: Leading): Promise<Verdict> {
+  // What is accepted is answered alike when it is new and when it is not: that has to be known before.
+  if (modeOf(arrival) === "accept") return lookFirst(limits, arrival, leading);
+  const admission = limits.takeKey(arrival);
+  if (admission === undefined) return reserveTaken(limits, arrival, leading);
+  if (!(admission instanceof Promise)) return lookFirst(limits, arrival, leading);
+  return admission.then((refusal) =>
+    refusal === undefined ? reserveTaken(limits, arrival, leading) : lookFirst(limits, arrival, leading),
+  );
+}
+
+function reserveTaken(limits: Limits, arrival: Arrival, leading: Leading): Promise<Verdict> {
+  return leading.reserve((verdict) => {
+    if (!isNew(verdict)) limits.giveKeyBack(arrival);
+  });
+}
+
+async function lookFirst(limits: Limits, arrival: Arrival, leading: Leading): Promise<Verdict> {
+  const reading = await leading.read();
+  if (reading === undefined) return leading.conclude(leading.storeDown());
+  if (isThere(reading)) {
+    // Between the two questions it may have gone.
+    return leading.reserve((verdict) => {
+      if (isNew(verdict)) limits.chargeKey(arrival);
+    });
+  }
+  const refusal = await limits.takeKey(arrival);
+  if (refusal === undefined) {
+    return leading.reserve((verdict) => {
+      if (!isNew(verdict) && verdict.kind !== "accepted") limits.giveKeyBack(arrival);
+    });
+  }
+  limits.tellRefused(arrival, refusal);
+  return leading.conclude({ kind: "limited", refusal });
+}
+
+function isNew(verdict: Verdict): boolean {
+  if (verdict.kind !== "execute") return false;
+  const { after } = verdict.execution;
+  return after === "absent" || after === "expired";
+}
+
+/** Whether a retry has something to come back to, so that no new key is made. */
+function isThere({ record, now }: Reading): boolean {
+  if (record === undefined || record.state === "expired") return false;
+  return !isSettled(record) || record.expiresAt > now;
+}

@@ -1,0 +1,97 @@
+import { StoreError, UnreadableError } from "../core/errors.ts";
+import type { RecordId } from "../core/record.ts";
+import { isSealed, type StoredResponse } from "../core/response.ts";
+import type { Reading, Store } from "../core/store.ts";
+import { Breaker, type BreakerOptions } from "./breaker.ts";
+import { Deadlines } from "./deadlines.ts";
+import type { Events, StoreVerb } from "./events.ts";
+import type { Runtime } from "./runtime.ts";
+
+/** How the store is asked: within a time limit, not while it is sick, and every failure is told. */
+export class StoreLine {
+  readonly deadlines: Deadlines;
+  readonly breaker: Breaker | undefined;
+  readonly #store: Store;
+  readonly #runtime: Runtime;
+  readonly #events: Events;
+  readonly #timeoutMs: number;
+
+  constructor(options: {
+    readonly store: Store;
+    readonly runtime: Runtime;
+    readonly events: Events;
+    readonly storeTimeoutMs: number;
+    readonly breaker?: BreakerOptions | false | undefined;
+  }) {
+    this.#store = options.store;
+    this.#runtime = options.runtime;
+    this.#events = options.events;
+    this.#timeoutMs = options.storeTimeoutMs;
+    this.deadlines = new Deadlines(options.runtime, options.storeTimeoutMs);
+    this.breaker = options.breaker === false ? undefined : new Breaker(options.breaker ?? {}, options);
+  }
+
+  /** One question, with its time limit; rejects with a StoreError and nothing else. */
+  async ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
+    try {
+      const answer = await this.deadlines.within(call());
+      if (answer === undefined) throw this.tooLate(verb);
+      return answer;
+    } catch (error) {
+      this.#events.emit({ type: "store_error", verb, error });
+      throw error instanceof StoreError
+        ? error
+        : new StoreError(`the store failed at "${verb}"`, { cause: error });
+    }
+  }
+
+  async orUndefined<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await this.ask(verb, call);
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Looks at a record, unless the store is sick. Undefined if it was not asked, or did not answer. */
+  async look(id: RecordId): Promise<Reading | undefined> {
+    const entered = this.breaker?.enter() ?? noBreaker;
+    if (entered === 0) return undefined;
+    const askedAt = this.#runtime.now();
+    try {
+      const reading = await this.ask("read", () => this.#read(id));
+      this.breaker?.succeeded(entered, this.#runtime.now() - askedAt);
+      return reading;
+    } catch (error) {
+      this.breaker?.failed(entered, this.#runtime.now() - askedAt, error);
+      return undefined;
+    }
+  }
+
+  /** When those who were not answered should come again; undefined unless it is known. */
+  get retryAfterMs(): number | undefined {
+    return this.breaker?.isClosed === false ? this.breaker.retryAfterMs() : undefined;
+  }
+
+  tooLate(verb: StoreVerb): StoreError {
+    return new StoreError(`the store did not answer "${verb}" within ${this.#timeoutMs} ms`);
+  }
+
+  async #read({ scope, key }: RecordId): Promise<Reading> {
+    const reading = await this.#store.read({ scope, key });
+    const { record } = reading;
+    if (record?.state === "completed") assertOpened(record.response);
+    return reading;
+  }
+}
+
+/** In place of what a breaker says to those who enter; no breaker ever says it. */
+export const noBreaker = -1;
+
+/** Throws if another process encrypts what it stores, and this one was not told how. */
+export function assertOpened(response: StoredResponse): void {
+  if (response.kind !== "full" || !isSealed(response.headers)) return;
+  throw new UnreadableError(
+    "a stored answer is sealed, and this process has no keys: pass the same encryption to createLatchkey",
+  );
+}
