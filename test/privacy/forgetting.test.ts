@@ -89,6 +89,17 @@ describe("forgetting a tenant", () => {
     expect(api.events.at(-1)).toMatchObject({ type: "reserved", cached: true });
   });
 
+  it("lets its limits begin anew", async () => {
+    const store = memoryStore();
+    const api = service({ store, limits: { newKeys: { max: 1, perMs: 3_600_000 } } });
+    await api.post("k1");
+    expect((await api.post("k2")).status).toBe(429);
+    const name = "limits:acme";
+    await expect.poll(async () => (await store.notes.read([name])).notes[0]).toBeDefined();
+    await api.latchkey.forgetTenant({ tenant: "acme", by: "ada" });
+    expect((await store.notes.read([name])).notes).toEqual([undefined]);
+  });
+
   it("needs a tenant, and somebody who says so", async () => {
     const { latchkey } = service({ store: memoryStore() });
     await expect(latchkey.forgetTenant({ tenant: "", by: "ada" })).rejects.toThrow(/needs the tenant/);
