@@ -1,5 +1,6 @@
 import type { AuditEntry, AuditQuery } from "./core/audit.ts";
 import { ConfigError, UnverifiedError } from "./core/errors.ts";
+import { removeNote } from "./core/notes.ts";
 import type { DeadMessage, Outbox, OutboxCounts } from "./core/outbox.ts";
 import { keepsRequest, type Policy, type PolicyInput, resolvePolicy } from "./core/policy.ts";
 import { defaultProblemTypeBase, problem } from "./core/problem.ts";
@@ -9,6 +10,7 @@ import type { BreakerOptions } from "./engine/breaker.ts";
 import { Engine } from "./engine/engine.ts";
 import type { BreakerState, EventListener } from "./engine/events.ts";
 import type { LimitsOptions } from "./engine/limits/options.ts";
+import { limitsNoteName } from "./engine/limits/tally.ts";
 import { eventLog, type Logger, type LogKeys } from "./engine/logging.ts";
 import type { ReplayCacheOptions } from "./engine/replay-cache.ts";
 import { type Runtime, systemRuntime } from "./engine/runtime.ts";
@@ -307,6 +309,7 @@ export class Latchkey<Tx = unknown> {
    */
   forgetTenant(request: ForgetRequest): Promise<Forgotten> {
     return forgetTenant(this.engine, request, async (tenantScope) => {
+      await removeNote(this.store.notes, limitsNoteName(tenantScope));
       await this.#shredding?.shredTenant(tenantScope);
     });
   }

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { currentOperation, type EffectContext } from "../../src/index.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { sqliteStore } from "../../src/stores/sqlite/store.ts";
 import { useFolder } from "../stores/sqlite-support.ts";
@@ -40,16 +41,22 @@ for (const [name, open] of [
     });
 
     it("leaves what nobody knows the outcome of, with the secret that it is sealed with", async () => {
-      const api = service({ store: open(), encryption: ring(), onServerError: "reconcile" }, {}, (request) =>
-        request.headers.get("idempotency-key") === "doubtful"
-          ? new Response(null, { status: 500 })
-          : new Response("done"),
-      );
+      const api = service({ store: open(), encryption: ring() }, { name: "charges" }, async (request) => {
+        if (request.headers.get("idempotency-key") === "done") return new Response("done");
+        const call = async ({ reference }: EffectContext) => {
+          await reference("ch_1");
+          throw new Error("no answer");
+        };
+        await currentOperation().effect("charge", call, { keyed: false });
+        return new Response("charged");
+      });
       await api.post("done");
-      await api.post("doubtful");
+      await api.post("doubtful").catch(() => {});
       const of = { tenant: "acme", key: "doubtful" };
       const forgotten = await api.latchkey.forgetTenant({ tenant: "acme", by: "ada" });
       expect(forgotten.unsettled).toBe(1);
+      const { record } = await api.latchkey.store.read({ scope: "acme", key: "doubtful" });
+      expect(record?.progress).toMatchObject([{ name: "charge", reference: "ch_1" }]);
       const verdict = { kind: "completed", response: { status: 200, body: "found out" } } as const;
       await api.latchkey.resolve({ of, by: "ada", verdict });
       expect(await (await api.post("doubtful")).text()).toBe("found out");
@@ -80,6 +87,17 @@ describe("forgetting a tenant", () => {
     // What is stored from now on is cached as before.
     await api.post("k1");
     expect(api.events.at(-1)).toMatchObject({ type: "reserved", cached: true });
+  });
+
+  it("lets its limits begin anew", async () => {
+    const store = memoryStore();
+    const api = service({ store, limits: { newKeys: { max: 1, perMs: 3_600_000 } } });
+    await api.post("k1");
+    expect((await api.post("k2")).status).toBe(429);
+    const name = "limits:acme";
+    await expect.poll(async () => (await store.notes.read([name])).notes[0]).toBeDefined();
+    await api.latchkey.forgetTenant({ tenant: "acme", by: "ada" });
+    expect((await store.notes.read([name])).notes).toEqual([undefined]);
   });
 
   it("needs a tenant, and somebody who says so", async () => {

@@ -45,6 +45,17 @@ describe("a tenant that was shredded", () => {
     expect([here?.runs(), there?.runs()]).toEqual([1, 1]);
   });
 
+  it("gets its new answers from a process that still remembers the old secret", async () => {
+    const store = memoryStore();
+    const [remembering, other] = [1, 2].map(() => service({ store, encryption: ring() }));
+    await remembering?.post("k1");
+    await other?.latchkey.shredTenant(shred);
+    await other?.post("k2");
+    const replay = await remembering?.post("k2");
+    expect(replay?.status).toBe(201);
+    expect(replay?.headers.get("idempotency-replayed")).toBe("true");
+  });
+
   it("has no answers left in this process's cache either", async () => {
     const api = service({ store: memoryStore(), encryption: ring(), cache: {} });
     await api.post("k1");
