@@ -183,6 +183,7 @@ export class Latchkey<Tx = unknown> {
     const { now } = runtime ?? systemRuntime;
     const sealed = sealedStore(store, encryption, {
       now,
+      storeTimeoutMs: storeTimeout,
       onUnreadable: (verb, error) => this.engine.events.emit({ type: "store_error", verb, error }),
     });
     this.#shredding = sealed;
@@ -316,7 +317,10 @@ export class Latchkey<Tx = unknown> {
 
   /**
    * Makes everything that was stored for a tenant until now unreadable, in the live tables and in every later copy of
-   * them, by removing the secret that its key is made with. Needs `encryption` with a key for each tenant.
+   * them, by removing the secret that its key is made with: answers, requests, results of phases and messages. Needs
+   * `encryption` with a key for each tenant. Stop the tenant's requests a minute before: other processes go on with its
+   * secret for that long, and what they store meanwhile cannot be read either. Answers in their `cache` are replayed for
+   * up to five minutes.
    */
   async shredTenant(request: TenantRequestBy): Promise<void> {
     const { tenantScope: scope, by } = tenantSaidBy("shredTenant", request);
@@ -326,7 +330,10 @@ export class Latchkey<Tx = unknown> {
     this.engine.events.emit({ type: "forgotten", tenantScope: scope, how: "shredded", by });
   }
 
-  /** Has a tenant's secret sealed with the current key of the ring, so that older ones can be retired. */
+  /**
+   * Has a tenant's secret sealed with the current key of the ring, so that older ones can be retired. Call it when every
+   * process seals with the new key: one that does not would seal it with the old one again.
+   */
   async resealTenant({ tenant }: { readonly tenant: string }): Promise<void> {
     const scope = tenantScope("resealTenant", tenant);
     const shredding = this.#tenantKeys("resealTenant");

@@ -16,10 +16,11 @@ export function parseJsonPath(text: unknown): JsonPath | undefined {
 export function redactJson(text: string, paths: readonly JsonPath[]): string | undefined {
   try {
     JSON.parse(text);
+    return new Redacting(text).run(paths);
   } catch {
+    // Not JSON, or nested more deeply than can be walked: nothing may be thrown once the handler has answered.
     return undefined;
   }
-  return new Redacting(text).run(paths);
 }
 
 const replacement = JSON.stringify("[redacted]");

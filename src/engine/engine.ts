@@ -128,7 +128,7 @@ export class Engine {
     const waitUntil = this.runtime.now() + arrival.policy.waitMs;
     const { tracing } = this;
     const { nameOf } = this.#options;
-    const named = nameOf === undefined ? arrival : { ...arrival, key: nameOf(arrival), sentKey: arrival.key };
+    const named = nameOf === undefined ? arrival : { ...arrival, key: nameOf(arrival) };
     if (tracing === undefined) return this.#arrive(named, waitUntil);
     return tracing.arrive(named, (traced) => this.#arrive(traced, waitUntil));
   }
@@ -169,7 +169,7 @@ export class Engine {
 
   /** Removes some of what is kept about a tenant. */
   forget(options: ForgetOptions): Promise<ForgetCounts> {
-    return this.ask("forget", () => this.#store.forgetTenant(options));
+    return this.#line.askForLong("forget", () => this.#store.forgetTenant(options));
   }
 
   /** Forgets the answers that this process has kept: some of them are not to be given any more. */
@@ -320,7 +320,7 @@ export class Engine {
     return storeDownVerdict(arrival, { error, retryAfterMs: this.#line.retryAfterMs });
   }
 
-  #verdictOf(reservation: Reservation, { policy, sentKey }: Arrival, reservedAt: number): Verdict {
+  #verdictOf(reservation: Reservation, { policy }: Arrival, reservedAt: number): Verdict {
     switch (reservation.kind) {
       case "execute": {
         const { lease, after, progress, createdAt } = reservation;
@@ -333,7 +333,6 @@ export class Engine {
           createdAt,
           reservedAt,
         });
-        execution.sentKey = sentKey;
         this.#leases.add(execution);
         return { kind: "execute", execution };
       }

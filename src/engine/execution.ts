@@ -109,8 +109,6 @@ export class Execution {
   readonly recorded: Progress;
   /** When the first of them was reserved. */
   readonly createdAt: number;
-  /** The key as the client sent it, where it is called something else in the store. */
-  sentKey: string | undefined;
   /** Set by the handler's first phase. */
   flow: Flow | undefined;
   /** What duplicates in this process join while this is under way; the engine's own. */

@@ -1,4 +1,5 @@
 import { decide } from "../core/decide.ts";
+import { isBegun } from "../core/phase.ts";
 import type { IdempotencyRecord } from "../core/record.ts";
 import type { Reading } from "../core/store.ts";
 import type { Engine } from "./engine.ts";
@@ -74,8 +75,7 @@ function waitsForWorker(record: IdempotencyRecord, { request }: Arrival): boolea
   return record.state === "in_progress" && request !== undefined;
 }
 
-function mayHaveBegun(record: IdempotencyRecord): boolean {
-  return (
-    record.state === "in_progress" || (record.state === "failed_retryable" && record.progress.length > 0)
-  );
+/** With `onCrash: "retry"` a second execution does no harm, unless there is something that it must not repeat. */
+function mayHaveBegun({ state, progress, onCrash }: IdempotencyRecord): boolean {
+  return progress.some(isBegun) || (state === "in_progress" && onCrash !== "retry");
 }

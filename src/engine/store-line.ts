@@ -32,11 +32,18 @@ export class StoreLine {
   }
 
   /** One question, with its time limit; rejects with a StoreError and nothing else. */
-  async ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
-    try {
+  ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
+    return this.askForLong(verb, async () => {
       const answer = await this.deadlines.within(call());
       if (answer === undefined) throw this.tooLate(verb);
       return answer;
+    });
+  }
+
+  /** One question that takes as long as it takes, because everything is gone through for it. */
+  async askForLong<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
+    try {
+      return await call();
     } catch (error) {
       this.#events.emit({ type: "store_error", verb, error });
       throw error instanceof StoreError

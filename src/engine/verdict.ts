@@ -10,8 +10,6 @@ import type { ArrivalTrace } from "./tracing.ts";
 
 /** A request that wants to be executed at most once. */
 export interface Arrival extends RecordId {
-  /** The key as the client sent it, where it is called something else in the store. */
-  readonly sentKey?: string;
   readonly fingerprint: string;
   readonly policy: ExecutionPolicy;
   /** The name of the route or flow, by which reconciliation finds whom to ask. */

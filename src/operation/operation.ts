@@ -95,7 +95,7 @@ class ExecutionOperation implements Operation {
   }
 
   get key(): string {
-    return this.#execution.sentKey ?? this.#execution.lease.key;
+    return this.#execution.lease.key;
   }
 
   get scope(): string {

@@ -1,3 +1,4 @@
+import { UnreadableError } from "../core/errors.ts";
 import type { DeadMessage, Delivery, Message, Outbox, OutboxCounts } from "../core/outbox.ts";
 import type { Opener } from "./opener.ts";
 import { shreddedText } from "./sealing.ts";
@@ -37,8 +38,12 @@ export class SealedOutbox implements Outbox {
       if (partition !== null && waiting.has(partition)) continue;
       try {
         const payload = await this.#opener.payload(message);
-        if (payload !== shredded) readable.push({ ...message, payload });
-        else unreadable.push({ kind: "dead", id, error: shreddedError });
+        if (payload !== shredded) {
+          readable.push({ ...message, payload });
+          continue;
+        }
+        this.#onUnreadable("outbox", new UnreadableError(shreddedError));
+        unreadable.push({ kind: "dead", id, error: shreddedError });
       } catch (error) {
         this.#onUnreadable("outbox", error);
         unreadable.push({ kind: "failed", id, error: unreadableError, retryAfterMs: unreadableRetryMs });

@@ -1,5 +1,5 @@
 import type { AuditEntry, AuditQuery } from "../core/audit.ts";
-import { ConfigError, UnreadableError } from "../core/errors.ts";
+import { ConfigError, StoreBusyError, UnreadableError } from "../core/errors.ts";
 import type { Notes } from "../core/notes.ts";
 import type { RecordId, UnknownRecord } from "../core/record.ts";
 import type { StoredResponse } from "../core/response.ts";
@@ -46,6 +46,8 @@ export interface SealedStoreOptions {
   readonly ring: KeyRing;
   /** Of the process, for how long a tenant's secret is kept in memory. */
   readonly now: () => number;
+  /** Nobody waits for a reservation for longer; for ever if left out. */
+  readonly storeTimeoutMs?: number;
   readonly onUnreadable: OnUnreadable;
 }
 
@@ -90,8 +92,13 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
   readonly #opener: Opener;
   readonly #onUnreadable: OnUnreadable;
   readonly #bodyBytesMax: number;
+  readonly #now: () => number;
+  readonly #keyMsMax: number;
 
-  constructor(inner: Store<Tx>, { ring, now, onUnreadable }: SealedStoreOptions) {
+  constructor(inner: Store<Tx>, options: SealedStoreOptions) {
+    const { ring, now, onUnreadable, storeTimeoutMs = Number.POSITIVE_INFINITY } = options;
+    this.#now = now;
+    this.#keyMsMax = storeTimeoutMs;
     this.name = inner.name;
     this.notes = inner.notes;
     this.#bodyBytesMax = inner.capabilities.responseBytesMax;
@@ -128,9 +135,13 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
   reserve(request: ReserveRequest): Promise<Reservation> {
     // The key comes first: whoever could not seal an outcome must not begin.
     const key = this.#sealingKey(request);
-    return key instanceof Promise
-      ? key.then((known) => this.#reserve(request, known))
-      : this.#reserve(request, key);
+    if (!(key instanceof Promise)) return this.#reserve(request, key);
+    const askedAt = this.#now();
+    return key.then((known) => {
+      // Whoever asked has gone by now, and what is reserved for nobody ends in doubt.
+      if (this.#now() - askedAt < this.#keyMsMax) return this.#reserve(request, known);
+      throw new StoreBusyError("the secret of a tenant came too late");
+    });
   }
 
   settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { bufferOf } from "../core/bytes.ts";
 import { UnreadableError } from "../core/errors.ts";
 import type { Message, NewMessage } from "../core/outbox.ts";
@@ -140,8 +141,11 @@ export function changedPhase(phase: Phase, change: (field: PhaseField, text: str
   return { ...phase, ...texts };
 }
 
-/** Where the result of a phase was, once nobody can read it any more. It is never written back. */
-export const shreddedText = '{"latchkey":"shredded"}';
+/**
+ * Where the result of a phase was, once nobody can read it any more. It is never written back, so no handler must be able to
+ * return it: it is another one in each process.
+ */
+export const shreddedText = JSON.stringify({ latchkey: "shredded", mark: randomUUID() });
 
 const shreddedPhases =
   "what this operation had done was made unreadable together with everything of its tenant, so that it cannot go on: " +

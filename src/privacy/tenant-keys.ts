@@ -1,5 +1,5 @@
 import { hash, randomBytes } from "node:crypto";
-import { StoreError, UnreadableError } from "../core/errors.ts";
+import { StoreError, StoreRefusedError, UnreadableError } from "../core/errors.ts";
 import type { Envelope, SealingKey } from "./envelope.ts";
 import type { KeyRing, TenantSecrets } from "./key-ring.ts";
 
@@ -16,7 +16,7 @@ export class TenantKeys {
   readonly #secrets: TenantSecrets;
   readonly #now: () => number;
   readonly #known = new Map<string, TenantSecret>();
-  readonly #looking = new Map<string, Promise<TenantSecret | undefined>>();
+  readonly #looking = new Map<string, Looking>();
   /** Secrets that are known to be gone: a secret that was removed never comes back. */
   readonly #gone = new Set<string>();
   #removals = 0;
@@ -88,12 +88,14 @@ export class TenantKeys {
 
   /** One question for all who ask at once. */
   #look(tenantScope: string): Promise<TenantSecret | undefined> {
+    const since = this.#now();
     const looking = this.#looking.get(tenantScope);
-    if (looking !== undefined) return looking;
+    // One that is never answered must not be waited for by all who come after.
+    if (looking !== undefined && since - looking.since < lookMsMax) return looking.asked;
     const asked = this.#ask(tenantScope, () => this.#secrets.get(tenantScope)).finally(() => {
-      if (this.#looking.get(tenantScope) === asked) this.#looking.delete(tenantScope);
+      if (this.#looking.get(tenantScope)?.asked === asked) this.#looking.delete(tenantScope);
     });
-    this.#looking.set(tenantScope, asked);
+    this.#looking.set(tenantScope, { asked, since });
     return asked;
   }
 
@@ -110,7 +112,11 @@ export class TenantKeys {
   ): Promise<TenantSecret | undefined> {
     const readAt = this.#now();
     const removals = this.#removals;
-    const bytes = await question();
+    const bytes = await question().catch((cause: unknown): never => {
+      // A vault that fails, or fails for one tenant, is no reason to take the store for sick.
+      if (cause instanceof StoreError) throw cause;
+      throw new StoreRefusedError("the vault did not answer for a tenant's secret", { cause });
+    });
     const before = this.#known.get(tenantScope);
     if (bytes === undefined) {
       if (removals === this.#removals) this.#known.delete(tenantScope);
@@ -158,6 +164,14 @@ interface TenantSecret {
   /** By the ids of the master keys. */
   readonly keys: Map<string, SealingKey>;
 }
+
+interface Looking {
+  readonly asked: Promise<TenantSecret | undefined>;
+  readonly since: number;
+}
+
+/** As long as a store has to answer, by default. */
+const lookMsMax = 5_000;
 
 const secretBytesLength = 32;
 const tagBytes = 8;

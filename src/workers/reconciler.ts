@@ -1,4 +1,4 @@
-import { StoreError } from "../core/errors.ts";
+import { StoreError, UnreadableError } from "../core/errors.ts";
 import type { UnknownRecord } from "../core/record.ts";
 import { reasonCharactersMax, storableText } from "../core/text.ts";
 import type { Latchkey } from "../latchkey.ts";
@@ -92,7 +92,7 @@ export function reconciler(latchkey: Latchkey, options: ReconcilerOptions = {}):
       // Whoever was faster than this worker has settled it as well.
       return { isSettled: answer.kind !== "still-unknown" };
     } catch (error) {
-      if (error instanceof StoreError) throw error;
+      if (error instanceof StoreError && !(error instanceof UnreadableError)) throw error;
       engine.events.emit({ type: "worker_error", worker: name, error });
       return {
         isSettled: false,

@@ -4,6 +4,7 @@ import type { IdempotencyRecord } from "../../src/core/record.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { Events, type LatchkeyEvent } from "../../src/engine/events.ts";
 import { recall } from "../../src/engine/recall.ts";
+import type { Arrival } from "../../src/engine/verdict.ts";
 
 const now = 1_000_000;
 const id = { scope: "acme", key: "k" };
@@ -11,7 +12,7 @@ const id = { scope: "acme", key: "k" };
 /** Asks about a request that is too old to be run, whose record is this one. */
 async function recalled(
   record: IdempotencyRecord | undefined,
-  options: { readonly isClaim?: boolean; readonly fingerprint?: string } = {},
+  options: Partial<Pick<Arrival, "isClaim" | "fingerprint" | "request">> = {},
 ) {
   const events = new Events();
   const told: LatchkeyEvent[] = [];
@@ -34,6 +35,7 @@ const common = {
 } as const;
 const response = { kind: "full", status: 201, headers: [], body: new Uint8Array() } as const;
 const dead = { ...common, state: "in_progress", owner: "o", leaseUntil: now - 1 } as const;
+const progress = [{ kind: "atomic", name: "charged", result: "1" }] as const;
 const failed = { ...common, state: "failed_retryable", reason: "", claims: 0 } as const;
 
 describe("a request that is too old to be run", () => {
@@ -46,8 +48,10 @@ describe("a request that is too old to be run", () => {
     ["is being executed", { ...dead, leaseUntil: now + 1 }, "inFlight", "inFlight"],
     ["was left by its owner", dead, "unknown", "unknown"],
     ["was left, to be tried again", { ...dead, onCrash: "retry" }, "late", "late"],
-    ["was left, to be resumed", { ...dead, onCrash: "resume" }, "inFlight", "due"],
+    ["was left, to be resumed by nobody", { ...dead, onCrash: "resume" }, "unknown", "unknown"],
+    ["was left half done", { ...dead, onCrash: "retry", progress }, "unknown", "unknown"],
     ["failed", { ...failed, resumeAfter: undefined }, "late", "late"],
+    ["failed half done", { ...failed, resumeAfter: undefined, progress }, "unknown", "unknown"],
     ["failed, and a worker goes on", { ...failed, resumeAfter: now + 1 }, "inFlight", "due"],
     [
       "is in doubt",
@@ -69,6 +73,14 @@ describe("a request that is too old to be run", () => {
       expect((await recalled(record, { isClaim: true })).verdict).toBe(worker);
     },
   );
+
+  it("and was left and kept: a worker goes on with it, whatever its crash means", async () => {
+    const request = { method: "POST", target: "/", tenant: "acme", headers: [], body: new Uint8Array() };
+    for (const onCrash of ["resume", "retry"] as const) {
+      expect((await recalled({ ...dead, onCrash }, { request })).verdict).toBe("inFlight");
+      expect((await recalled({ ...dead, onCrash }, { request, isClaim: true })).verdict).toBe("due");
+    }
+  });
 
   it("is another request with another fingerprint, whoever asks", async () => {
     const record = { ...failed, resumeAfter: now } as const;
