@@ -222,7 +222,7 @@ export class Engine {
       : join(flight, arrival, waitUntil, {
           runtime: this.runtime,
           answer: (verdict) => this.#answer(arrival, verdict, fromFlight),
-          again: () => this.#arrive(arrival, waitUntil),
+          again: (isKnown) => this.#arrive(isKnown ? { ...arrival, isKnown } : arrival, waitUntil),
           storeDown: () => this.#storeDown(arrival),
           waited: (since, answered) => this.#waited(arrival, since, answered),
         });
@@ -239,10 +239,15 @@ export class Engine {
     if (this.limits === undefined || arrival.isClaim) return this.#reserve(arrival, conclude);
     return leadWithinLimits(this.limits, arrival, {
       conclude,
-      read: () => this.#line.look(arrival),
-      storeDown: () => this.#storeDown(arrival),
-      reserve: (heard) =>
-        this.#reserve(arrival, (verdict) => {
+      read: async () => {
+        let error: unknown;
+        const reading = await this.#line.look(arrival, (failure) => {
+          error = failure;
+        });
+        return reading ?? this.#storeDown(arrival, error);
+      },
+      reserve: (heard, isKnown) =>
+        this.#reserve(isKnown ? { ...arrival, isKnown } : arrival, (verdict) => {
           heard(verdict);
           return conclude(verdict);
         }),
@@ -363,7 +368,7 @@ export class Engine {
       withinLimit: (promise) => this.#line.deadlines.within(promise),
       onWatchError: (error) => this.events.emit({ type: "store_error", verb: "watch", error }),
       changed: async () => {
-        verdict = await this.#reserve(arrival, (decided) => decided);
+        verdict = await this.#reserve({ ...arrival, isKnown: true }, (decided) => decided);
         return verdict.kind !== "inFlight";
       },
     });

@@ -8,7 +8,7 @@ export interface Joining {
   /** Gives the verdict, and tells of it. */
   answer(verdict: Verdict): Verdict;
   /** Begins anew: what was under way is no answer to this one. */
-  again(): Promise<Verdict>;
+  again(isKnown?: boolean): Promise<Verdict>;
   /** What it means that the store did not answer. */
   storeDown(): Verdict;
   waited(since: number, answered: boolean): void;
@@ -47,7 +47,7 @@ export async function join(
     case "limited":
       return joining.answer(verdict);
     case "storeDown":
-      return joining.answer(verdict.isUnreadable ? verdict : joining.storeDown());
+      return joining.answer(verdict.isKnown ? verdict : joining.storeDown());
     case "unprotected":
       return joining.answer(joining.storeDown());
     default:
@@ -82,10 +82,12 @@ async function joinExecution(
     case "suspended":
       return joining.answer({ kind: "unknown", retryAfterMs: settled.retryAfterMs });
     case "released":
+      return joining.again();
     case "lost":
     case "timedOut":
     case "storeDown":
-      return joining.again();
+      // It was begun, and may have been done.
+      return joining.again(true);
     default:
       return settled satisfies never;
   }

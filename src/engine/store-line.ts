@@ -61,7 +61,7 @@ export class StoreLine {
   }
 
   /** Looks at a record, unless the store is sick. Undefined if it was not asked, or did not answer. */
-  async look(id: RecordId): Promise<Reading | undefined> {
+  async look(id: RecordId, onError?: (error: unknown) => void): Promise<Reading | undefined> {
     const entered = this.breaker?.enter() ?? noBreaker;
     if (entered === 0) return undefined;
     const askedAt = this.#runtime.now();
@@ -71,6 +71,7 @@ export class StoreLine {
       return reading;
     } catch (error) {
       this.breaker?.failed(entered, this.#runtime.now() - askedAt, error);
+      onError?.(error);
       return undefined;
     }
   }

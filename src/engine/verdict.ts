@@ -20,6 +20,8 @@ export interface Arrival extends RecordId {
   readonly tenant?: string | undefined;
   /** A worker asks: what was accepted is to be executed now. */
   readonly isClaim?: boolean;
+  /** It is known to have been begun: also where the route runs without a store, it is not begun again. */
+  readonly isKnown?: boolean;
   /** Set by the engine's own tracing. */
   readonly trace?: ArrivalTrace;
 }
@@ -37,10 +39,10 @@ export type Verdict =
   /** A new key, and its tenant has used up its limits: nothing was reserved. */
   | { readonly kind: "limited"; readonly refusal: Refusal }
   /**
-   * The store did not answer, or was not asked because it is sick, and the route fails closed; or nobody here can read
-   * what it answered.
+   * The store did not answer, or was not asked because it is sick, and the route fails closed; or the request is known to
+   * have been begun, which is no reason to execute it, whatever the route says.
    */
-  | { readonly kind: "storeDown"; readonly retryAfterMs?: number; readonly isUnreadable?: boolean }
+  | { readonly kind: "storeDown"; readonly retryAfterMs?: number | undefined; readonly isKnown?: boolean }
   /** The store did not answer, and the route chose to run without protection. */
   | { readonly kind: "unprotected" };
 
@@ -95,8 +97,9 @@ export function storeDownVerdict(
   { error, retryAfterMs }: { readonly error?: unknown; readonly retryAfterMs?: number | undefined },
 ): Verdict {
   // There is a record, and whatever it says, it is no reason to execute.
-  if (error instanceof UnreadableError) return { kind: "storeDown", isUnreadable: true };
+  if (error instanceof UnreadableError) return { kind: "storeDown", isKnown: true };
+  if (arrival.isKnown) return { kind: "storeDown", isKnown: true, retryAfterMs };
   // A worker comes again by itself: what it runs without a record it would run twice.
   if (arrival.policy.onStoreDown === "open" && !arrival.isClaim) return { kind: "unprotected" };
-  return retryAfterMs === undefined ? { kind: "storeDown" } : { kind: "storeDown", retryAfterMs };
+  return { kind: "storeDown", retryAfterMs };
 }

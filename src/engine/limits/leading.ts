@@ -6,10 +6,9 @@ import type { Limits } from "./limits.ts";
 /** What the engine does for the first request of its key in this process. */
 export interface Leading {
   /** Asks the store; what `heard` is told is what it said. */
-  reserve(heard: (verdict: Verdict) => void): Promise<Verdict>;
-  read(): Promise<Reading | undefined>;
-  /** What it means that the store did not answer. */
-  storeDown(): Verdict;
+  reserve(heard: (verdict: Verdict) => void, isKnown?: boolean): Promise<Verdict>;
+  /** Or what it means that the store did not answer. */
+  read(): Promise<Reading | Verdict>;
   conclude(verdict: Verdict): Verdict | Promise<Verdict>;
 }
 
@@ -37,12 +36,12 @@ function reserveTaken(limits: Limits, arrival: Arrival, leading: Leading): Promi
 
 async function lookFirst(limits: Limits, arrival: Arrival, leading: Leading): Promise<Verdict> {
   const reading = await leading.read();
-  if (reading === undefined) return leading.conclude(leading.storeDown());
+  if ("kind" in reading) return leading.conclude(reading);
   if (isThere(reading)) {
     // Between the two questions it may have gone.
     return leading.reserve((verdict) => {
       if (isNew(verdict)) limits.chargeKey(arrival);
-    });
+    }, true);
   }
   const refusal = await limits.takeKey(arrival);
   if (refusal === undefined) {

@@ -209,14 +209,21 @@ export class Limits {
   }
 
   #setLimits(tenant: TenantMeters, name: string, now: number): void {
-    const own = this.#options.of?.(name);
-    const limits = own === undefined ? this.#defaults : resolveLimits(this.#options, own);
+    tenant.limitedAt = now;
+    let limits = this.#defaults;
+    try {
+      const own = this.#options.of?.(name);
+      if (own !== undefined) limits = resolveLimits(this.#options, own);
+    } catch (error) {
+      // A bug in `of` is no reason to fail a payment: what was known of the tenant goes on.
+      process.emitWarning(error instanceof Error ? error : String(error));
+      if (tenant.isLimited) return;
+    }
     tenant.setLimit("new", limits.newKeys, now);
     tenant.setLimit("looks", limits.lookUps, now);
     tenant.setLimit("claims", limits.lookUps, now);
     tenant.setLimit("active", limits.activeKeys, now);
     tenant.setLimit("bytes", limits.storedBytes, now);
-    tenant.limitedAt = now;
   }
 
   /** What it has to tell is told first; it is then forgotten with a later one. */

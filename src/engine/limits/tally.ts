@@ -81,6 +81,7 @@ export class Tally {
   async #exchange(): Promise<void> {
     this.#isUnderWay = true;
     const batch = this.#takeBatch();
+    const isMoreDue = this.#due.size > 0;
     const now = this.#runtime.now();
     const asked = batch.map((tenant): Asked => ({ tenant, questions: tenant.questions(now) }));
     await this.#ask(asked);
@@ -88,7 +89,7 @@ export class Tally {
     for (const tenant of batch) if (tenant.hasNews) this.#due.add(tenant);
     const due = [...this.#due];
     const [first] = due;
-    if (due.some((tenant) => tenant.isAwaited)) this.#start();
+    if (isMoreDue || due.some((tenant) => tenant.isAwaited)) this.#start();
     else if (first !== undefined) this.soon(first);
   }
 
@@ -100,6 +101,20 @@ export class Tally {
     return batch;
   }
 
+  /** Tenants that somebody has begun to wait for meanwhile. */
+  #takeAwaited(left: readonly Asked[]): readonly Asked[] {
+    const isUnderWay = new Set(left.map(({ tenant }) => tenant));
+    const now = this.#runtime.now();
+    const awaited: Asked[] = [];
+    for (const tenant of this.#due) {
+      if (left.length + awaited.length >= tenantsPerExchange) break;
+      if (!tenant.isAwaited || isUnderWay.has(tenant)) continue;
+      this.#due.delete(tenant);
+      awaited.push({ tenant, questions: tenant.questions(now) });
+    }
+    return awaited;
+  }
+
   async #ask(asked: readonly Asked[]): Promise<void> {
     let left: readonly Asked[] = asked;
     if (this.#mayAsk() && this.#runtime.now() >= this.#aloneUntil) {
@@ -108,6 +123,8 @@ export class Tally {
         const until = this.#runtime.now() + patienceMs;
         for (let attempt = 0; left.length > 0 && this.#runtime.now() < until; attempt += 1) {
           if (attempt > 1) await this.#pause(attempt);
+          // Nobody waits for the tenant that others are faster at, but those of that tenant.
+          if (attempt > 0) left = [...left, ...this.#takeAwaited(left)];
           left = await this.#write(left);
         }
       } catch (error) {
@@ -153,7 +170,8 @@ export class Tally {
     drafts.forEach(({ one, next, version }, index) => {
       const answer = answers[index];
       one.written = undefined;
-      if (answer?.kind === "written") {
+      // A conflict with what it has written itself: an earlier answer was lost.
+      if (answer?.kind === "written" || answer?.note?.version === version) {
         one.tenant.written(version, next, one.questions, askedAt);
       } else {
         one.tenant.found(answer?.note);

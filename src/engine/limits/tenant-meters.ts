@@ -44,6 +44,11 @@ export class TenantMeters implements Used<TenantMeters> {
     else known.limit = limit;
   }
 
+  /** Whether its limits were ever set. */
+  get isLimited(): boolean {
+    return this.#allowances.size > 0;
+  }
+
   get isAwaited(): boolean {
     return this.#some((allowance) => allowance.isAwaited);
   }
@@ -134,7 +139,9 @@ export class TenantMeters implements Used<TenantMeters> {
   #hear({ answers }: Next, questions: Questions, askedAt: number): void {
     for (const [name, question] of questions) {
       const answer = answers.get(name);
-      if (answer !== undefined) this.#allowances.get(name)?.hear(question, answer, askedAt);
+      const allowance = this.#allowances.get(name);
+      // The limit may have been lifted while this was on its way: whoever waits for it is let in.
+      if (answer !== undefined && allowance !== undefined) allowance.hear(question, answer, askedAt);
       else for (const { answer: tell } of question.waiting) tell(true);
     }
   }

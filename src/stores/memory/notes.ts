@@ -17,6 +17,12 @@ export class MemoryNotes implements Notes {
     return { answers: writes.map((write) => this.#write(write)), now: this.#clock() };
   }
 
+  /** Forgets notes whose time is over. */
+  reap(): void {
+    const now = this.#clock();
+    for (const [name, { until }] of this.#notes) if (until <= now) this.#notes.delete(name);
+  }
+
   #write({ name, expected, note, ttlMs }: NoteWrite): NoteAnswer {
     const current = this.#get(name);
     if (current?.version !== expected) return { kind: "conflict", note: current };

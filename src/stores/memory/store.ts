@@ -285,6 +285,7 @@ class MemoryStore implements Store {
   }
 
   async reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
+    this.notes.reap();
     const now = this.#clock();
     let deleted = 0;
     let marked = 0;
