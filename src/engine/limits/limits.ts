@@ -176,9 +176,16 @@ export class Limits {
   }
 
   #toldAll(tenant: TenantMeters): void {
-    if (!tenant.hasNews) return;
-    if (keyMeters.some((meter) => tenant.allowance(meter)?.isLow)) this.#tally.now(tenant);
-    else this.#tally.soon(tenant);
+    let isDue = false;
+    let isLow = false;
+    for (const meter of keyMeters) {
+      const allowance = tenant.allowance(meter);
+      if (allowance === undefined) continue;
+      isDue ||= allowance.isDue;
+      isLow ||= allowance.isLow;
+    }
+    if (isLow) this.#tally.now(tenant);
+    else if (isDue) this.#tally.soon(tenant);
   }
 
   #refuse(tenant: TenantMeters, allowance: Allowance): Refusal {
