@@ -23,6 +23,11 @@ export function redactJson(text: string, paths: readonly JsonPath[]): string | u
   }
 }
 
+/** The name that a string of JSON is; most of them escape nothing. */
+function nameIn(quoted: string): string {
+  return quoted.includes("\\") ? (JSON.parse(quoted) as string) : quoted.slice(1, -1);
+}
+
 const replacement = JSON.stringify("[redacted]");
 
 /** Walks over a text that is known to be JSON. It goes down no further than the paths do. */
@@ -57,11 +62,16 @@ class Redacting {
     this.#each("}", () => {
       const nameAt = this.#at;
       this.#skipString();
-      const name = JSON.parse(this.#text.slice(nameAt, this.#at)) as string;
+      const name = nameIn(this.#text.slice(nameAt, this.#at));
       this.#skipSpace();
       this.#at += 1; // The colon.
       // A name that comes twice is redacted twice.
-      this.#value(paths.filter(([step]) => step === name).map((path) => path.slice(1)));
+      if (paths.some(([step]) => step === name)) {
+        this.#value(paths.filter(([step]) => step === name).map((path) => path.slice(1)));
+      } else {
+        this.#skipSpace();
+        this.#skipValue();
+      }
     });
   }
 

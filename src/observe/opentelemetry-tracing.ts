@@ -53,6 +53,8 @@ class OpenTelemetryTracing implements Tracing {
     // Most traces are not recorded in production. Spans that nobody will see would cost several times what they measure.
     if (isUnrecorded(trace.getSpanContext(context.active()))) return answer(arrival);
     const traced = new ArrivalSpan(this, arrival);
+    // There is no SDK: the spans are nobody's.
+    if (!trace.isSpanContextValid(traced.segment.spanContext)) return answer(arrival);
     return traced.segment.run(() => answer({ ...arrival, trace: traced }));
   }
 
