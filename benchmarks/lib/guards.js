@@ -7,7 +7,7 @@ import { migrate, postgresStore } from "latchkey/postgres";
 import { prometheusMetrics } from "latchkey/prometheus";
 import { poolOn } from "./contenders.js";
 
-/** @typedef {"unguarded" | "metrics" | "guarded"} Guards */
+/** @typedef {"unguarded" | "metrics" | "unsealed" | "guarded"} Guards */
 /** @typedef {`latchkey-${"memory" | "postgres"}-${Guards}`} Guarded */
 
 /** Sent to every server: the client does the same work whatever the server looks at. */
@@ -34,7 +34,7 @@ export function isGuarded(name) {
  * @param {string} name
  */
 export function guardedRoute(name) {
-  if (!name.endsWith("-guarded")) return {};
+  if (!/-(guarded|unsealed)$/.test(name)) return {};
   return {
     binding: (/** @type {import("fastify").FastifyRequest} */ request) =>
       header(request.headers["x-session"]),
@@ -51,11 +51,11 @@ export async function guardedLatchkey(name, databaseUrl) {
     store: store === "memory" ? memoryStore() : await postgresOn(databaseUrl ?? ""),
     tenant: (request) => request.header("x-tenant"),
     retentionMs,
-    ...(guards === "guarded" ? everything : nothing),
+    ...features[guards],
   });
   if (guards !== "unguarded") prometheusMetrics(latchkey);
   // Without an SDK, as the library is shipped: what exporters cost is theirs.
-  if (guards === "guarded") instrument(latchkey);
+  if (guards === "guarded" || guards === "unsealed") instrument(latchkey);
   return latchkey;
 }
 
@@ -75,7 +75,7 @@ const secret = (/** @type {string} */ of) => createHash("sha256").update(of).dig
 
 const silent = () => {};
 
-const everything = /** @type {const} */ ({
+const unsealed = /** @type {const} */ ({
   limits: {
     newKeys: { max: unreached, perMs: 1_000 },
     activeKeys: unreached,
@@ -83,13 +83,23 @@ const everything = /** @type {const} */ ({
   },
   breaker: {},
   personalKeys: "refuse",
-  encryption: keyRing([{ id: "k1", secret: secret("encryption") }]),
-  hashKeys: secret("keys"),
   lateArrivals: "reject",
   requestTime: { header: "Idempotency-First-Sent" },
   redact: { paths: ["receipt"] },
   logger: { debug: silent, info: silent, warn: silent, error: silent },
 });
+
+/** @type {Record<Guards, object>} */
+const features = {
+  unguarded: nothing,
+  metrics: nothing,
+  unsealed,
+  guarded: {
+    ...unsealed,
+    encryption: keyRing([{ id: "k1", secret: secret("encryption") }]),
+    hashKeys: secret("keys"),
+  },
+};
 
 /** @param {string | string[] | undefined} value */
 function header(value) {
