@@ -9,6 +9,7 @@ import {
 import { parseKey } from "../core/key.ts";
 import { personalDataIn, personalKeySentence } from "../core/personal-key.ts";
 import { keepsRequest, type Policy, type PolicyInput } from "../core/policy.ts";
+import type { ProblemCode } from "../core/problem.ts";
 import { headerAllowList } from "../core/response.ts";
 import { isTenant, scopeOf, tenantScopeOf } from "../core/scope.ts";
 import type { StoredRequest } from "../core/stored-request.ts";
@@ -19,18 +20,11 @@ import { wallTime } from "../engine/runtime.ts";
 import type { Arrival as EngineArrival, Verdict } from "../engine/verdict.ts";
 import type { Latchkey, TenantOf } from "../latchkey.ts";
 import type { ReconcileHook } from "../operation/reconciliation.ts";
-import {
-  type AnswerContext,
-  acceptedAnswer,
-  type HttpAnswer,
-  problemAnswer,
-  replayAnswer,
-} from "./answer.ts";
+import { type AnswerContext, type HttpAnswer, problemAnswer } from "./answer.ts";
 import { asRecorded, type BindingOf, claimedFingerprint, isBinding } from "./binding.ts";
-import { Exchange, storeDownRetryAfterMs, unknownRetryAfterMsMin } from "./exchange.ts";
+import { Exchange } from "./exchange.ts";
 import { type Lateness, latenessOf } from "./lateness.ts";
 import { limitedAnswer } from "./limited.ts";
-import { tellRefusal } from "./refusal.ts";
 import {
   type BodyReading,
   type FingerprintRequest,
@@ -38,8 +32,8 @@ import {
   type HttpRequest,
   RequestAbortedError,
 } from "./request.ts";
-import { statusLocation } from "./status.ts";
 import { claimHeader, isAsSent, storedRequest } from "./stored-request.ts";
+import { answerOf } from "./verdict-answer.ts";
 
 /** What a route may say on top of the defaults of `createLatchkey`. */
 export interface RoutePolicy<Native> extends PolicyInput {
@@ -261,7 +255,7 @@ export class Gate<Native> {
 
   /** The answer to a body that is too large, for frameworks that read it before the request arrives here. */
   tooLarge(request: Pick<HttpRequest, "keyFields">): HttpAnswer {
-    tellRefusal(this.#latchkey.engine.events, "body-too-large");
+    this.#tellRefusal("body-too-large");
     const parsed = parseKey(request.keyFields, this.policy.keyFormat);
     return problemAnswer(this.#context(parsed.kind === "key" ? parsed.key : undefined), "body-too-large", {
       detail: `Protected requests may have a body of up to ${this.policy.requestBytesMax} bytes. Nothing was executed.`,
@@ -300,57 +294,19 @@ export class Gate<Native> {
             events: this.#latchkey.engine.events,
           }),
         };
-      case "replay":
-        return {
-          kind: "answer",
-          answer: replayAnswer(this.#context(key), verdict.response, verdict.expiresAt),
-        };
-      case "inFlight":
-        return this.#refuse(key, "in-flight", {
-          detail: "Wait, and send the same request with the same key again to get its answer.",
-          retryAfterMs: verdict.retryAfterMs,
-        });
-      case "accepted":
-        return {
-          kind: "answer",
-          answer: acceptedAnswer(this.#context(key), {
-            location: statusLocation(this.#latchkey, this.policy, {
-              key,
-              method: request.method,
-              path: request.path,
-            }),
-            retryAfterMs: verdict.retryAfterMs,
-          }),
-        };
-      case "absent":
-        return this.#refuse(key, "key-not-found", {
-          detail: "A worker came for a request that this caller has not sent: see on whose behalf it asks.",
-        });
-      case "mismatch":
-        return this.#refuse(key, "key-reused", {
-          // Which of them it was is nobody's business who has only the key.
-          detail:
-            `This key came first with another method, path, query or body${this.#bindingOf ? ", or from another session" : ""}. ` +
-            "Use a new key for a new request; to retry, send exactly the first one.",
-        });
-      case "unknown":
-        return this.#refuse(key, "outcome-unknown", {
-          detail:
-            "The request may have been executed, and it is not known yet whether it was. Do not use a new key, which " +
-            "could do it twice; ask again later with this one.",
-          retryAfterMs: Math.max(verdict.retryAfterMs, unknownRetryAfterMsMin),
-        });
-      case "limited":
-        return this.#limited(key, verdict.refusal);
-      case "storeDown":
-        return this.#refuse(key, "store-unavailable", {
-          detail: "Nothing was executed. Send the request again with the same key.",
-          retryAfterMs: verdict.retryAfterMs ?? storeDownRetryAfterMs,
-        });
       case "unprotected":
         return pass;
       default:
-        return verdict satisfies never;
+        return {
+          kind: "answer",
+          answer: answerOf(verdict, key, {
+            latchkey: this.#latchkey,
+            policy: this.policy,
+            context: this.#context(key),
+            request,
+            isBound: this.#bindingOf !== undefined,
+          }),
+        };
     }
   }
 
@@ -409,8 +365,14 @@ export class Gate<Native> {
   }
 
   #refuse(key: string | undefined, ...[code, options]: ProblemArguments): Arrival {
-    tellRefusal(this.#latchkey.engine.events, code);
+    this.#tellRefusal(code);
     return { kind: "answer", answer: problemAnswer(this.#context(key), code, options) };
+  }
+
+  /** What the store has decided is told by the engine; this is what never got that far. */
+  #tellRefusal(code: ProblemCode): void {
+    const { events } = this.#latchkey.engine;
+    if (events.areHeard) events.emit({ type: "refused", code });
   }
 }
 
