@@ -165,7 +165,10 @@ function bounded(amounts: Amounts): Amounts {
   return amounts.flatMap((one, index) => {
     const next = amounts[index + 1];
     if (index % 2 === 1) return [];
-    return next === undefined ? [one] : [{ until: next.until, amount: one.amount + next.amount }];
+    if (next === undefined) return [one];
+    // What ends some time must not become what never ends.
+    if (next.until === Number.POSITIVE_INFINITY) return [one, next];
+    return [{ until: next.until, amount: one.amount + next.amount }];
   });
 }
 

@@ -197,9 +197,11 @@ export class Engine {
     await this.limits?.flush();
     while (!this.#isClosed && this.runtime.now() < until) {
       if (this.#unheard.hasOutcomes) await this.#unheard.tell();
-      if (this.#leases.isEmpty && !this.#unheard.hasOutcomes) return;
+      if (this.#leases.isEmpty && !this.#unheard.hasOutcomes) break;
       await new Promise<void>((resolve) => void this.runtime.setTimer(resolve, drainPollMs));
     }
+    // Also what the last of them have stored.
+    if (!this.#isClosed) await this.limits?.flush();
   }
 
   close(): void {
@@ -237,8 +239,14 @@ export class Engine {
         ? this.#wait(arrival, waitUntil, verdict).then((last) => this.#decide(flight, arrival, last))
         : this.#decide(flight, arrival, verdict);
     if (this.limits === undefined || arrival.isClaim) return this.#reserve(arrival, conclude);
+    const tell = (error: unknown) => this.events.emit({ type: "store_error", verb: "notes", error });
     return leadWithinLimits(this.limits, arrival, {
       conclude,
+      failed: (error) => {
+        tell(error);
+        // Nobody can say how far it came, and duplicates must not wait for it for ever.
+        return this.#decide(flight, arrival, { kind: "storeDown", isKnown: true });
+      },
       read: async () => {
         let error: unknown;
         const reading = await this.#line.look(arrival, (failure) => {
@@ -248,7 +256,12 @@ export class Engine {
       },
       reserve: (heard, isKnown) =>
         this.#reserve(isKnown ? { ...arrival, isKnown } : arrival, (verdict) => {
-          heard(verdict);
+          // What the store has decided stands, whatever becomes of the counters.
+          try {
+            heard(verdict);
+          } catch (error) {
+            tell(error);
+          }
           return conclude(verdict);
         }),
     });
@@ -415,7 +428,7 @@ export class Engine {
 
   #ended(execution: Execution, settled: Settled): void {
     if (settled.kind === "stored") {
-      this.limits?.chargeResponse(execution.lease.scope, settled.response, execution.retentionMs);
+      this.limits?.chargeResponse(execution.lease.scope, settled.kept, execution.retentionMs);
     }
     // An outcome that the store has not confirmed is still this process's to tell: the lease is kept alive, and
     // duplicates here go on joining it instead of finding a lease that ran out.

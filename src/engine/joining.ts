@@ -31,7 +31,7 @@ export async function join(
     case "inFlight":
       // The first one's patience has ended, which is no reason for this one's to end.
       if (same && arrival.policy.onInFlight === "wait" && joining.runtime.now() < waitUntil) {
-        return joining.again();
+        return joining.again(true);
       }
       return joining.answer(same ? verdict : { kind: "mismatch" });
     case "replay":
@@ -43,7 +43,7 @@ export async function join(
       // There was nothing for a worker; anybody else may be the first.
       return arrival.isClaim ? joining.answer(verdict) : joining.again();
     case "mismatch":
-      return same ? joining.answer(verdict) : joining.again();
+      return same ? joining.answer(verdict) : joining.again(true);
     case "limited":
       return joining.answer(verdict);
     case "storeDown":

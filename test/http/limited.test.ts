@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { idempotent, statusResource } from "../../src/adapters/fetch.ts";
 import { ConfigError, createLatchkey, type LatchkeyOptions, OperationRefusedError } from "../../src/index.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
@@ -186,10 +186,15 @@ describe("limits that cannot be kept", () => {
     expect(() => service({ limits: 100 as never })).toThrow("limits must be an object");
   });
 
-  it("execute nothing when they come from the function for one tenant", async () => {
-    const api = service({ limits: { of: () => ({ activeKeys: Number.NaN }) } });
-    await expect(api.post("a")).rejects.toThrow(ConfigError);
-    expect(api.runs()).toBe(0);
+  it("are told when they come from the function for one tenant, which is then under those of everybody", async () => {
+    const warn = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
+    const api = service({
+      limits: { newKeys: perMinute(1), of: () => ({ activeKeys: Number.NaN }) },
+    });
+    expect((await api.post("a")).status).toBe(201);
+    expect((await api.post("b")).status).toBe(429);
+    expect(warn).toHaveBeenCalledWith(expect.any(ConfigError));
+    warn.mockRestore();
   });
 
   it("can be lifted for one tenant", async () => {

@@ -10,6 +10,8 @@ export interface Leading {
   /** Or what it means that the store did not answer. */
   read(): Promise<Reading | Verdict>;
   conclude(verdict: Verdict): Verdict | Promise<Verdict>;
+  /** The limits themselves have failed, before anything was reserved. */
+  failed(error: unknown): Verdict;
 }
 
 /**
@@ -18,14 +20,21 @@ export interface Leading {
  * record: whoever retries gets the answer, however many new keys its tenant has used.
  */
 export function leadWithinLimits(limits: Limits, arrival: Arrival, leading: Leading): Promise<Verdict> {
-  // What is accepted is answered alike when it is new and when it is not: that has to be known before.
-  if (modeOf(arrival) === "accept") return lookFirst(limits, arrival, leading);
-  const admission = limits.takeKey(arrival);
-  if (admission === undefined) return reserveTaken(limits, arrival, leading);
-  if (!(admission instanceof Promise)) return lookFirst(limits, arrival, leading);
-  return admission.then((refusal) =>
-    refusal === undefined ? reserveTaken(limits, arrival, leading) : lookFirst(limits, arrival, leading),
-  );
+  const failed = (error: unknown) => leading.failed(error);
+  try {
+    // What is accepted is answered alike when it is new and when it is not: that has to be known before.
+    if (modeOf(arrival) === "accept") return lookFirst(limits, arrival, leading).catch(failed);
+    const admission = limits.takeKey(arrival);
+    if (admission === undefined) return reserveTaken(limits, arrival, leading);
+    if (!(admission instanceof Promise)) return lookFirst(limits, arrival, leading).catch(failed);
+    return admission
+      .then((refusal) =>
+        refusal === undefined ? reserveTaken(limits, arrival, leading) : lookFirst(limits, arrival, leading),
+      )
+      .catch(failed);
+  } catch (error) {
+    return Promise.resolve(failed(error));
+  }
 }
 
 function reserveTaken(limits: Limits, arrival: Arrival, leading: Leading): Promise<Verdict> {

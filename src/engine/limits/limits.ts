@@ -216,6 +216,7 @@ export class Limits {
   }
 
   #setLimits(tenant: TenantMeters, name: string, now: number): void {
+    const isKnown = tenant.limitedAt !== Number.NEGATIVE_INFINITY;
     tenant.limitedAt = now;
     let limits = this.#defaults;
     try {
@@ -224,7 +225,7 @@ export class Limits {
     } catch (error) {
       // A bug in `of` is no reason to fail a payment: what was known of the tenant goes on.
       process.emitWarning(error instanceof Error ? error : String(error));
-      if (tenant.isLimited) return;
+      if (isKnown) return;
     }
     tenant.setLimit("new", limits.newKeys, now);
     tenant.setLimit("looks", limits.lookUps, now);
@@ -235,14 +236,17 @@ export class Limits {
 
   /** What it has to tell is told first; it is then forgotten with a later one. */
   #forgetOldest(): void {
-    const { oldest } = this.#recency;
-    if (oldest === undefined) return;
-    if (oldest.hasNews || this.#tally.isBusyWith(oldest)) {
-      this.#recency.use(oldest);
-      return;
+    // More than one for each that comes, or what a crowd has left behind would stay for ever.
+    for (let count = 0; count < 2 && this.#tenants.size > tenantsMax; count += 1) {
+      const { oldest } = this.#recency;
+      if (oldest === undefined) return;
+      if (oldest.hasNews || this.#tally.isBusyWith(oldest)) {
+        this.#recency.use(oldest);
+      } else {
+        this.#recency.delete(oldest);
+        this.#tenants.delete(oldest.tenantScope);
+      }
     }
-    this.#recency.delete(oldest);
-    this.#tenants.delete(oldest.tenantScope);
   }
 }
 

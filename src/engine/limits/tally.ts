@@ -22,6 +22,10 @@ export class Tally {
   #writes = 0;
   #due = new Set<TenantMeters>();
   #isUnderWay = false;
+  #underWay: Promise<void> | undefined;
+  /** The store did not answer the last time that it was asked. */
+  #isDeaf = false;
+  #isProbing = false;
   #cancelTimer: Cancel | undefined;
   #aloneUntil = Number.NEGATIVE_INFINITY;
 
@@ -57,7 +61,11 @@ export class Tally {
 
   /** Tells what has not been told, as long as the store listens. */
   async flush(): Promise<void> {
-    if (!this.#isUnderWay && this.#due.size > 0) await this.#exchange();
+    const until = this.#runtime.now() + patienceMs;
+    while ((this.#isUnderWay || this.#due.size > 0) && this.#runtime.now() < until) {
+      this.#start();
+      await this.#underWay;
+    }
   }
 
   isBusyWith(tenant: TenantMeters): boolean {
@@ -75,11 +83,10 @@ export class Tally {
     this.#cancelTimer = undefined;
     if (this.#isUnderWay) return;
     this.#isUnderWay = true;
-    void Promise.resolve().then(() => this.#exchange());
+    this.#underWay = Promise.resolve().then(() => this.#exchange());
   }
 
   async #exchange(): Promise<void> {
-    this.#isUnderWay = true;
     const batch = this.#takeBatch();
     const isMoreDue = this.#due.size > 0;
     const now = this.#runtime.now();
@@ -117,7 +124,8 @@ export class Tally {
 
   async #ask(asked: readonly Asked[]): Promise<void> {
     let left: readonly Asked[] = asked;
-    if (this.#mayAsk() && this.#runtime.now() >= this.#aloneUntil) {
+    if (this.#isDeaf) this.#probe();
+    else if (this.#mayAsk()) {
       try {
         if (!this.#clock.isKnown) await this.#read(left);
         const until = this.#runtime.now() + patienceMs;
@@ -128,14 +136,39 @@ export class Tally {
           left = await this.#write(left);
         }
       } catch (error) {
-        this.#aloneUntil = this.#runtime.now() + aloneMs;
-        this.#onError(error);
+        this.#failed(error);
       }
     }
     // Nobody is held up because a counter cannot be reached.
     for (const { tenant, questions, written, askedAt } of left) {
       tenant.decideAlone(questions, this.#clock.now(), askedAt ?? this.#runtime.now(), written);
     }
+  }
+
+  #failed(error: unknown): void {
+    this.#isDeaf = true;
+    this.#aloneUntil = this.#runtime.now() + aloneMs;
+    this.#onError(error);
+  }
+
+  /** Asks a store that did not answer something that nobody waits for; with any answer it is heard again. */
+  #probe(): void {
+    if (this.#isProbing || !this.#mayAsk() || this.#runtime.now() < this.#aloneUntil) return;
+    this.#isProbing = true;
+    const askedAt = this.#runtime.now();
+    this.#writes += 1;
+    const note = { value: "probe", version: `${this.#processName}-${this.#writes}` };
+    const name = `limits-probe:${this.#processName}`;
+    Promise.resolve()
+      .then(() => this.#within(this.#notes.write([{ name, expected: undefined, note, ttlMs: ttlMarginMs }])))
+      .then(({ now }) => {
+        this.#clock.heard(now, askedAt);
+        this.#isDeaf = false;
+      })
+      .catch((error: unknown) => this.#failed(error))
+      .finally(() => {
+        this.#isProbing = false;
+      });
   }
 
   #pause(attempt: number): Promise<void> {

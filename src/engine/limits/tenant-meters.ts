@@ -44,11 +44,6 @@ export class TenantMeters implements Used<TenantMeters> {
     else known.limit = limit;
   }
 
-  /** Whether its limits were ever set. */
-  get isLimited(): boolean {
-    return this.#allowances.size > 0;
-  }
-
   get isAwaited(): boolean {
     return this.#some((allowance) => allowance.isAwaited);
   }

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { UnreadableError } from "../../../src/core/errors.ts";
 import type { Engine } from "../../../src/engine/engine.ts";
 import { answered, arrival, bodyOf, execution } from "../cluster.ts";
 import { completed, type Deployment, deployment, fresh, settled, takenIn } from "./deployment.ts";
@@ -101,6 +102,22 @@ describe("a limit on new keys", () => {
     expect(await kinds(shared, 1)).toEqual(["storeDown"]);
     expect(shared.store.calls.reserve).toBe(0);
   });
+
+  it.each([
+    [
+      "has an answer that nobody here can read",
+      { read: () => Promise.reject(new UnreadableError("sealed")) },
+    ],
+    ["is done, before the store goes down", { reserve: () => Promise.reject(new Error("down")) }],
+  ])("does not run what %s, although the route runs without a store", async (_known, broken) => {
+    const policy = { onStoreDown: "open" } as const;
+    const shared = deployment({ newKeys: { max: 1, perMs: 60 * second } });
+    const engine = only(shared);
+    await settled(shared.clock, completed(engine, "mine"));
+    Object.assign(shared.store, broken);
+    const verdict = await settled(shared.clock, fresh(engine, { key: "mine", policy }));
+    expect(verdict).toMatchObject({ kind: "storeDown", isKnown: true });
+  });
 });
 
 describe("a cap on active keys", () => {
@@ -148,6 +165,26 @@ describe("a cap on stored bytes", () => {
     const verdict = await settled(shared.clock, fresh(engine));
     expect(verdict).toMatchObject({ kind: "limited", refusal: { name: "storedBytes" } });
     expect((await settled(shared.clock, fresh(engine, { key: "large" }))).kind).toBe("replay");
+  });
+
+  it("does not count what is redacted of an answer: it is not kept", async () => {
+    const shared = deployment({ storedBytes: 10_000 });
+    const policy = { redact: { body: () => new Uint8Array(10) } };
+    const first = await settled(shared.clock, fresh(only(shared), { policy }));
+    await execution(first).settle(answered(201, "x".repeat(9_800)));
+    await shared.clock.advance(300);
+    expect(await takenIn(shared, "bytes")).toBeLessThan(1_000);
+    expect((await settled(shared.clock, fresh(only(shared)))).kind).toBe("execute");
+  });
+
+  it("has heard of the last answers when a process has drained", async () => {
+    const shared = deployment({ storedBytes: 1_000_000 });
+    const running = execution(await settled(shared.clock, fresh(only(shared))));
+    shared.latencyMs = 5;
+    const draining = only(shared).drain(10 * second);
+    await settled(shared.clock, running.settle(answered(201, "x".repeat(5_000))));
+    await settled(shared.clock, draining);
+    expect(await settled(shared.clock, takenIn(shared, "bytes"))).toBeGreaterThan(5_000);
   });
 
   it("counts what a key takes by itself, so that empty answers do not go for nothing", async () => {
