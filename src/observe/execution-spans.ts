@@ -1,16 +1,9 @@
-import {
-  type Attributes,
-  type Context,
-  context,
-  type SpanContext,
-  type Tracer,
-  trace,
-} from "@opentelemetry/api";
+import { type Attributes, type Context, context, type SpanContext, type Tracer } from "@opentelemetry/api";
 import type { Phase } from "../core/phase.ts";
 import type { Settlement } from "../core/store.ts";
 import type { Settled } from "../engine/execution.ts";
 import type { ExecutionTrace } from "../engine/tracing.ts";
-import { recordedTraceparent, Segment } from "./segment.ts";
+import { activeSpanContext, recordedTraceparent, Segment } from "./segment.ts";
 
 export interface ExecutionSpansOptions {
   readonly tracer: Tracer;
@@ -42,7 +35,7 @@ export class ExecutionSpans implements ExecutionTrace {
   }
 
   current(): string | undefined {
-    return recordedTraceparent(trace.getSpanContext(context.active()));
+    return recordedTraceparent(activeSpanContext());
   }
 
   run<T>(handler: () => T): T {

@@ -18,7 +18,7 @@ import type { ArrivalTrace, Tracing } from "../engine/tracing.ts";
 import { type Arrival, outcomeOf, type Verdict } from "../engine/verdict.ts";
 import type { Latchkey } from "../latchkey.ts";
 import { ExecutionSpans } from "./execution-spans.ts";
-import { isUnrecorded, recordedTraceparent, Segment } from "./segment.ts";
+import { activeSpanContext, isUnrecorded, recordedTraceparent, Segment } from "./segment.ts";
 
 /** Draws spans of everything that a Latchkey does from now on; answers with how to stop it. */
 export function drawTraces(latchkey: Latchkey, tracer: Tracer): () => void {
@@ -46,12 +46,12 @@ class OpenTelemetryTracing implements Tracing {
   }
 
   current(): string | undefined {
-    return recordedTraceparent(trace.getSpanContext(context.active()));
+    return recordedTraceparent(activeSpanContext());
   }
 
   arrive(arrival: Arrival, answer: (traced: Arrival) => Promise<Verdict>): Promise<Verdict> {
     // Most traces are not recorded in production. Spans that nobody will see would cost several times what they measure.
-    if (isUnrecorded(trace.getSpanContext(context.active()))) return answer(arrival);
+    if (isUnrecorded(activeSpanContext())) return answer(arrival);
     const traced = new ArrivalSpan(this, arrival);
     // There is no SDK: the spans are nobody's.
     if (!trace.isSpanContextValid(traced.segment.spanContext)) return answer(arrival);

@@ -71,6 +71,15 @@ export class Segment {
   }
 }
 
+/** Of the span that the caller runs in, which is other people's code as well. */
+export function activeSpanContext(): SpanContext | undefined {
+  return tried(spanContextAround);
+}
+
+function spanContextAround(): SpanContext | undefined {
+  return trace.getSpanContext(context.active());
+}
+
 /** The `traceparent` of a span that is recorded; others are not worth pointing to. */
 export function recordedTraceparent(spanContext: SpanContext | undefined): string | undefined {
   if (spanContext === undefined || !isSpanContextValid(spanContext)) return undefined;

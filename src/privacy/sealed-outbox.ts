@@ -1,7 +1,6 @@
 import { UnreadableError } from "../core/errors.ts";
 import type { DeadMessage, Delivery, Message, Outbox, OutboxCounts } from "../core/outbox.ts";
 import type { Opener } from "./opener.ts";
-import { shreddedText } from "./sealing.ts";
 import { shredded } from "./tenant-keys.ts";
 
 /** Told of everything that could not be opened where others were opened beside it. */
@@ -84,7 +83,7 @@ export class SealedOutbox implements Outbox {
   async #shown(message: DeadMessage): Promise<DeadMessage> {
     try {
       const payload = await this.#opener.payload(message);
-      return { ...message, payload: payload === shredded ? shreddedText : payload };
+      return { ...message, payload: payload === shredded ? '{"latchkey":"shredded"}' : payload };
     } catch (error) {
       this.#onUnreadable("outbox", error);
       return { ...message, payload: '{"latchkey":"unreadable"}' };

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import pino from "pino";
 import { describe, expect, it } from "vitest";
 import { createLatchkey, type LatchkeyEvent, type LatchkeyOptions, StoreError } from "../../src/index.ts";
@@ -212,6 +213,27 @@ describe("the log", () => {
     expect(lines()).toEqual([]);
     fail();
     expect(lines()).toMatchObject([{ verb: "reserve", error: shownError }]);
+  });
+
+  it("that throws when it is told a count ends nothing, and is told the next one", async () => {
+    let isBroken = false;
+    const counts: unknown[] = [];
+    const log = ({ times }: { times?: number }) => {
+      if (isBroken) throw new Error("the log's worker has exited");
+      counts.push(times);
+    };
+    const { clock, emit } = logged({ logger: { debug: log, info: log, warn: log, error: log } });
+    const fail = () => emit({ type: "store_error", verb: "reserve", error });
+    const warning = once(process, "warning");
+    fail();
+    fail();
+    isBroken = true;
+    await clock.advance(10_000);
+    expect(await warning).toEqual([expect.objectContaining({ message: "the log's worker has exited" })]);
+    isBroken = false;
+    fail();
+    await clock.advance(10_000);
+    expect(counts).toEqual([undefined, 1]);
   });
 
   it("counts limited tenants each on its own, and not more of them than it can keep", async () => {

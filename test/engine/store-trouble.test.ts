@@ -25,6 +25,18 @@ describe("a store that does not answer", () => {
     expect(events).toContainEqual(expect.objectContaining({ type: "reserved", outcome: "unprotected" }));
   });
 
+  it("never runs a worker's claim unprotected: the worker comes again, and it would run twice", async () => {
+    const { engine: start, faults } = cluster();
+    const engine = start();
+    const policy = { onStoreDown: "open", onInFlight: "accept" } as const;
+    const request = { method: "POST", target: "/", tenant: "acme", headers: [], body: new Uint8Array() };
+    expect((await engine.arrive(arrival(policy, { request }))).kind).toBe("accepted");
+    faults.push(failBefore);
+    const claim = arrival(policy, { request, isClaim: true });
+    expect(await engine.arrive(claim)).toEqual({ kind: "storeDown" });
+    expect((await engine.arrive(claim)).kind).toBe("execute");
+  });
+
   it("counts as down when it takes too long, and a lease that it grants later is given back", async () => {
     const { clock, engine: start, faults } = cluster();
     const engine = start();

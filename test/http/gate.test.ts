@@ -1,12 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { idempotent, statusResource } from "../../src/adapters/fetch.ts";
-import { createLatchkey, type LatchkeyOptions } from "../../src/index.ts";
+import { asRecorded, createLatchkey, type LatchkeyOptions, type RoutePolicy } from "../../src/index.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { manualClock } from "../../src/testing/index.ts";
 
 function service(
   options: Partial<LatchkeyOptions> = {},
   handler?: (request: Request) => Response | Promise<Response>,
+  route: RoutePolicy<Request> = {},
 ) {
   const clock = manualClock({ startMs: Date.UTC(2026, 5, 1) });
   const store = memoryStore({ clock: clock.now });
@@ -18,7 +19,10 @@ function service(
     ...options,
   });
   let runs = 0;
-  const protect = idempotent(latchkey)((request) => {
+  const protect = idempotent(
+    latchkey,
+    route,
+  )((request) => {
     runs += 1;
     return handler?.(request) ?? Response.json({ runs }, { status: 201 });
   });
@@ -79,6 +83,24 @@ describe("late arrivals", () => {
   it("are allowed unless a route refuses them", async () => {
     const api = service();
     expect((await api.post(uuidV7(api.clock.now() - 30 * day))).status).toBe(201);
+  });
+});
+
+describe("a worker that goes on under the session of the record", () => {
+  it("is told that the store did not answer, and not that its key is somebody else's", async () => {
+    const binding = ({ headers }: Request) =>
+      headers.has("x-worker") ? asRecorded : (headers.get("x-session") ?? undefined);
+    const api = service({ onInFlight: "accept" }, undefined, { binding });
+    await api.post("k", { headers: { "x-session": "s1" } });
+    const claim = () => api.post("k", { headers: { "x-worker": "yes", "latchkey-claim": "true" } });
+    const { read } = api.store;
+    api.store.read = () => Promise.reject(new Error("a hiccup"));
+    const refused = await claim();
+    expect(refused.status).toBe(503);
+    expect(await codeOf(refused)).toBe("store-unavailable");
+    expect(api.runs()).toBe(0);
+    api.store.read = read;
+    expect((await claim()).status).toBe(201);
   });
 });
 

@@ -354,33 +354,3 @@ describe("phases and messages", () => {
     expect(received).toEqual([traceparentOf(span("idempotency.phase booked"))]);
   });
 });
-
-describe("a tracer", () => {
-  it("that throws harms nobody", async () => {
-    const warnings: Error[] = [];
-    const note = (warning: Error) => warnings.push(warning);
-    process.on("warning", note);
-    const broken: Sampler = {
-      shouldSample() {
-        throw new Error("the sampler is broken");
-      },
-    };
-    const { latchkey } = traced({}, broken);
-    expect(await run(latchkey)).toBe("done");
-    expect(await run(latchkey)).toBe("done");
-    while (warnings.length === 0) await new Promise((resolve) => setImmediate(resolve));
-    process.off("warning", note);
-    expect(warnings[0]?.message).toBe("the sampler is broken");
-  });
-
-  it("can be set once, and is gone when it was stopped", async () => {
-    const { latchkey, provider, spans } = traced();
-    expect(() => instrument(latchkey, { tracerProvider: provider, meterProvider: false })).toThrow(
-      /traced already/,
-    );
-    for (const stop of stops.splice(0)) stop();
-    await run(latchkey);
-    expect(spans()).toEqual([]);
-    instrument(latchkey, { tracerProvider: provider, meterProvider: false })();
-  });
-});

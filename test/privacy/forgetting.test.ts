@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { currentOperation, type EffectContext } from "../../src/index.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { sqliteStore } from "../../src/stores/sqlite/store.ts";
+import { manualClock } from "../../src/testing/index.ts";
 import { useFolder } from "../stores/sqlite-support.ts";
 import { ring, service } from "./support.ts";
 
@@ -87,6 +88,23 @@ describe("forgetting a tenant", () => {
     // What is stored from now on is cached as before.
     await api.post("k1");
     expect(api.events.at(-1)).toMatchObject({ type: "reserved", cached: true });
+  });
+
+  it("takes as long as it takes, however little time the store has for a request", async () => {
+    const clock = manualClock();
+    const store = memoryStore({ clock: clock.now });
+    const api = service({ store, runtime: clock, storeTimeoutMs: 1_000 });
+    await api.post("k1");
+    const forget = store.forgetTenant.bind(store);
+    store.forgetTenant = async (options) => {
+      await new Promise<void>((resolve) => clock.setTimer(resolve, 600_000));
+      return forget(options);
+    };
+    const forgotten = api.latchkey.forgetTenant({ tenant: "acme", by: "ada" });
+    forgotten.catch(() => {});
+    await clock.advance(1_200_000);
+    expect(await forgotten).toEqual({ removed: 1, unsettled: 0 });
+    expect(api.events).toContainEqual(expect.objectContaining({ type: "forgotten", how: "removed" }));
   });
 
   it("lets its limits begin anew", async () => {

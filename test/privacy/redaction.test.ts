@@ -1,5 +1,8 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { describe, expect, it } from "vitest";
-import { type CapturedResponse, currentOperation, type Redaction } from "../../src/index.ts";
+import { idempotent } from "../../src/adapters/node.ts";
+import { type CapturedResponse, createLatchkey, currentOperation, type Redaction } from "../../src/index.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { sqliteStore } from "../../src/stores/sqlite/store.ts";
 import { useFolder } from "../stores/sqlite-support.ts";
@@ -93,6 +96,45 @@ describe("redaction", () => {
     expect(await problemOf(retry)).toMatchObject({ code: "response-not-stored", originalStatus: 201 });
     expect(retry.headers.get("idempotency-replayed")).toBe("true");
     expect(runs()).toBe(1);
+  });
+
+  describe("of a body that is nested more deeply than can be walked", () => {
+    const depth = 10_000;
+    const body = `${"[".repeat(depth)}{"secret":1}${"]".repeat(depth)}`;
+    const redact = { paths: ["secret"] };
+
+    it("keeps only its status, and the first client has its answer", async () => {
+      const { post, runs } = charges(redact, {}, body);
+      expect(await (await post("k1")).text()).toBe(body);
+      expect(await problemOf(await post("k1"))).toMatchObject({ code: "response-not-stored" });
+      expect(runs()).toBe(1);
+    });
+
+    it("does so on a server of Node as well", async () => {
+      const latchkey = createLatchkey({ store: memoryStore(), tenant: "single" });
+      let runs = 0;
+      const server = createServer(
+        idempotent(latchkey, { redact })((_req, res) => {
+          runs += 1;
+          res.writeHead(201, { "content-type": "application/json" }).end(body);
+        }),
+      );
+      await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+      const { port } = server.address() as AddressInfo;
+      const post = () =>
+        fetch(`http://127.0.0.1:${port}/`, { method: "POST", headers: { "idempotency-key": "k1" } });
+      try {
+        expect(await (await post()).text()).toBe(body);
+        expect(await problemOf(await post())).toMatchObject({
+          code: "response-not-stored",
+          originalStatus: 201,
+        });
+        expect(runs).toBe(1);
+      } finally {
+        server.closeAllConnections();
+        server.close();
+      }
+    });
   });
 
   it("has nothing to take away from a body that is empty", async () => {

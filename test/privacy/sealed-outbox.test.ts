@@ -72,6 +72,7 @@ describe("messages that are sealed", () => {
       payload: '{"latchkey":"shredded"}',
       error: expect.stringMatching(/unreadable/),
     });
+    expect(api.storeErrors()).toEqual([expect.stringMatching(/the message was made unreadable/)]);
     await api.latchkey.close();
   });
 

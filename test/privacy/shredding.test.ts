@@ -4,6 +4,7 @@ import { currentOperation, type TenantSecrets } from "../../src/index.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { sqliteStore } from "../../src/stores/sqlite/store.ts";
 import { manualClock } from "../../src/testing/index.ts";
+import { reconciler } from "../../src/workers/workers.ts";
 import { useFolder } from "../stores/sqlite-support.ts";
 import { problemOf, ring, secondKey, service, storedAnswer } from "./support.ts";
 
@@ -90,6 +91,36 @@ describe("a tenant that was shredded", () => {
     expect((await api.post("k1")).status).toBe(204);
     expect(api.runs()).toBe(1);
     await api.latchkey.close();
+  });
+
+  it("has an operator asked about what nobody can settle, after as many questions as about anything else", async () => {
+    const api = service(
+      { store: memoryStore(), encryption: ring() },
+      { name: "charges", reconcileAfterMs: 0, reconcile: () => ({ kind: "not-executed" }) },
+      async () => {
+        const op = currentOperation();
+        await op.effect("booked", () => ({ card: "4111" }));
+        await op.effect("charged", () => Promise.reject(new Error("lost")), { keyed: false });
+        return new Response();
+      },
+    );
+    await api.post("k1").catch(() => {});
+    await api.latchkey.shredTenant(shred);
+    const worker = reconciler(api.latchkey, { attemptsMax: 2, backoff: { baseMs: 0, capMs: 0 } });
+    expect(await worker.runOnce()).toEqual({ resolved: 0, stillUnknown: 1, escalated: 0 });
+    expect(await worker.runOnce()).toEqual({ resolved: 0, stillUnknown: 0, escalated: 1 });
+    const { record } = await api.latchkey.store.read({ scope: "acme", key: "k1" });
+    expect(record).toMatchObject({ state: "unknown", reason: expect.stringMatching(/cannot go on/) });
+  });
+
+  it("is not what a handler can say by itself: whatever a phase gives back is stored", async () => {
+    const said = { latchkey: "shredded" };
+    const api = service({ store: memoryStore(), encryption: ring() }, {}, async () =>
+      Response.json(await currentOperation().effect("said", () => said)),
+    );
+    expect(await (await api.post("k1")).json()).toEqual(said);
+    const { record } = await api.latchkey.store.read({ scope: "acme", key: "k1" });
+    expect(record?.progress).toMatchObject([{ result: JSON.stringify(said) }]);
   });
 
   it("cannot be opened from a copy of the file that was made afterwards, with the master key", async () => {
@@ -194,17 +225,6 @@ describe("the secret of a tenant", () => {
     expect((await reading.post("k1")).status).toBe(409);
     expect(reading.runs()).toBe(0);
     for (const { latchkey } of [api, reading]) await latchkey.close();
-  });
-
-  it("that a vault does not give stops everything, and nothing is executed", async () => {
-    const tenantSecrets: TenantSecrets = {
-      get: () => Promise.reject(new Error("the vault is sealed")),
-      create: () => Promise.reject(new Error("the vault is sealed")),
-      remove: () => Promise.reject(new Error("the vault is sealed")),
-    };
-    const api = service({ store: memoryStore(), encryption: ring({ tenantSecrets }) });
-    expect((await api.post("k1")).status).toBe(503);
-    expect(api.runs()).toBe(0);
   });
 });
 

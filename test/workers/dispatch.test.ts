@@ -1,5 +1,6 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { inspect } from "node:util";
 import { afterEach, describe, expect, it } from "vitest";
 import { type DispatchRequest, dispatchTo } from "../../src/workers/workers.ts";
 
@@ -69,6 +70,16 @@ describe("a kept request is sent", () => {
     const { url } = await service(answer);
     await expect(dispatchTo(url)(request("/rides"), context)).rejects.toThrow(message);
   });
+
+  it.each(["/rides/ada@example.com?token=s3cret", "http://elsewhere/ada@example.com?token=s3cret"])(
+    "and what went wrong with it is told without what its client wrote: %s",
+    async (target) => {
+      const { url } = await service({ status: 404 });
+      const failed = dispatchTo(url)(request(target), context);
+      await expect(failed).rejects.toThrow(/a kept request/);
+      expect(inspect(await failed.catch((error) => error))).not.toMatch(/ada|s3cret/);
+    },
+  );
 
   it.each([
     { status: 402, body: "declined" },
