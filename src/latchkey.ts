@@ -180,10 +180,11 @@ export class Latchkey<Tx = unknown> {
       );
     }
 
-    const { now } = runtime ?? systemRuntime;
+    const { now, setTimer } = runtime ?? systemRuntime;
     const sealed = sealedStore(store, encryption, {
       now,
       storeTimeoutMs: storeTimeout,
+      setTimer,
       onUnreadable: (verb, error) => this.engine.events.emit({ type: "store_error", verb, error }),
     });
     this.#shredding = sealed;

@@ -1,5 +1,5 @@
 import type { AuditEntry, AuditQuery } from "../core/audit.ts";
-import { ConfigError, StoreBusyError, UnreadableError } from "../core/errors.ts";
+import { ConfigError, StoreBusyError, StoreRefusedError, UnreadableError } from "../core/errors.ts";
 import type { Notes } from "../core/notes.ts";
 import type { RecordId, UnknownRecord } from "../core/record.ts";
 import type { StoredResponse } from "../core/response.ts";
@@ -48,6 +48,8 @@ export interface SealedStoreOptions {
   readonly now: () => number;
   /** Nobody waits for a reservation for longer; for ever if left out. */
   readonly storeTimeoutMs?: number;
+  /** For how long a vault is waited for; as long as it takes if left out. */
+  readonly setTimer?: (run: () => void, ms: number, options: { readonly background: boolean }) => () => void;
   readonly onUnreadable: OnUnreadable;
 }
 
@@ -94,11 +96,14 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
   readonly #bodyBytesMax: number;
   readonly #now: () => number;
   readonly #keyMsMax: number;
+  readonly #setTimer: SealedStoreOptions["setTimer"];
 
   constructor(inner: Store<Tx>, options: SealedStoreOptions) {
     const { ring, now, onUnreadable, storeTimeoutMs = Number.POSITIVE_INFINITY } = options;
     this.#now = now;
     this.#keyMsMax = storeTimeoutMs;
+    // Secrets that are in the store itself come as late as everything else from there.
+    this.#setTimer = ring.tenantSecrets === undefined ? undefined : options.setTimer;
     this.name = inner.name;
     this.notes = inner.notes;
     this.#bodyBytesMax = inner.capabilities.responseBytesMax;
@@ -137,7 +142,7 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
     const key = this.#sealingKey(request);
     if (!(key instanceof Promise)) return this.#reserve(request, key);
     const askedAt = this.#now();
-    return key.then((known) => {
+    return this.#inTime(key).then((known) => {
       // Whoever asked has gone by now, and what is reserved for nobody ends in doubt.
       if (this.#now() - askedAt < this.#keyMsMax) return this.#reserve(request, known);
       throw new StoreBusyError("the secret of a tenant came too late");
@@ -217,6 +222,17 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
 
   #sealingKey({ scope }: Pick<RecordId, "scope">): SealingKey | Promise<SealingKey> {
     return this.#keys.sealing(tenantScopeOf(scope));
+  }
+
+  /** A vault that is late has to fail before the store seems to, which is not to be taken for sick because of it. */
+  #inTime(key: Promise<SealingKey>): Promise<SealingKey> {
+    const setTimer = this.#setTimer;
+    if (setTimer === undefined) return key;
+    return new Promise((resolve, reject) => {
+      const giveUp = () => reject(new StoreRefusedError("the vault took too long for a tenant's secret"));
+      const cancel = setTimer(giveUp, this.#keyMsMax / 2, { background: true });
+      key.then(resolve, reject).finally(cancel);
+    });
   }
 
   #reserve(request: ReserveRequest, key: SealingKey): Promise<Reservation> {
