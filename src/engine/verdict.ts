@@ -1,4 +1,4 @@
-import { UnreadableError } from "../core/errors.ts";
+import { StoreRefusedError } from "../core/errors.ts";
 import type { RecordId } from "../core/record.ts";
 import type { StoredResponse } from "../core/response.ts";
 import type { ExecuteAfter, ReserveMode } from "../core/store.ts";
@@ -96,8 +96,8 @@ export function storeDownVerdict(
   arrival: Arrival,
   { error, retryAfterMs }: { readonly error?: unknown; readonly retryAfterMs?: number | undefined },
 ): Verdict {
-  // There is a record, and whatever it says, it is no reason to execute.
-  if (error instanceof UnreadableError) return { kind: "storeDown", isKnown: true };
+  // The store is well. Whatever it, or what belongs to it, would not do is no reason to execute without it.
+  if (error instanceof StoreRefusedError) return { kind: "storeDown", isKnown: true };
   if (arrival.isKnown) return { kind: "storeDown", isKnown: true, retryAfterMs };
   // A worker comes again by itself: what it runs without a record it would run twice.
   if (arrival.policy.onStoreDown === "open" && !arrival.isClaim) return { kind: "unprotected" };
