@@ -1,5 +1,5 @@
 import { BriefMap } from "../core/brief-map.ts";
-import { ConfigError, StoreBusyError, StoreError, UnreadableError } from "../core/errors.ts";
+import { StoreBusyError, StoreError, UnreadableError } from "../core/errors.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
 import type {
   Bust,
@@ -7,7 +7,6 @@ import type {
   Expiry,
   ForgetCounts,
   ForgetOptions,
-  PhaseCommit,
   Reading,
   ReapCounts,
   Reservation,
@@ -15,7 +14,6 @@ import type {
   Settlement,
   Store,
   SweepCounts,
-  TransactAnswer,
 } from "../core/store.ts";
 import type { BreakerOptions, BreakerReading } from "./breaker.ts";
 import { DeadlinesByLimit } from "./deadlines.ts";
@@ -113,7 +111,7 @@ export class Engine {
       store: options.store,
       advance: (execution, advance) =>
         this.ask("advance", () => this.#store.advance(execution.lease, advance)),
-      transact: (execution, work, commit) => this.#transact(execution, work, commit),
+      transact: (execution, work, commit) => this.#line.transact(execution.lease, work, commit),
       random: () => options.runtime.random(),
       now: () => options.runtime.now(),
       isLapsed: (execution) => options.runtime.now() - execution.renewedAt >= options.leaseMs,
@@ -468,24 +466,6 @@ export class Engine {
     return verdict;
   }
 
-  /**
-   * A business transaction lasts as long as it lasts: the handler's own time limit is the one that counts. What the
-   * user's code throws is the user's; what the store throws is told.
-   */
-  async #transact<T>(
-    execution: Execution,
-    work: (tx: unknown) => T | Promise<T>,
-    commit: (result: T) => PhaseCommit,
-  ): Promise<TransactAnswer<T>> {
-    try {
-      if (this.#store.transact === undefined) throw new ConfigError(noTransactions);
-      return await this.#store.transact(execution.lease, work, commit);
-    } catch (error) {
-      if (error instanceof StoreError) this.events.emit({ type: "store_error", verb: "transact", error });
-      throw error;
-    }
-  }
-
   /** One question to the store, with its time limit; rejects with a StoreError and nothing else. */
   ask<T>(verb: StoreVerb, call: () => Promise<T>): Promise<T> {
     return this.#line.ask(verb, call);
@@ -501,7 +481,3 @@ interface AnsweredFrom {
 
 const fromCache: AnsweredFrom = { joined: false, cached: true };
 const fromFlight: AnsweredFrom = { joined: true };
-
-/** Said when a handler uses what this store cannot do. */
-export const noTransactions =
-  "op.atomic needs a store whose transactions can hold your business writes: use sqliteStore, postgresStore, mysqlStore or dynamodbStore";

@@ -1,7 +1,7 @@
-import { StoreError, UnreadableError } from "../core/errors.ts";
+import { ConfigError, StoreError, UnreadableError } from "../core/errors.ts";
 import type { RecordId } from "../core/record.ts";
 import { isSealed, type StoredResponse } from "../core/response.ts";
-import type { Reading, Store } from "../core/store.ts";
+import type { Lease, PhaseCommit, Reading, Store, TransactAnswer } from "../core/store.ts";
 import { Breaker, type BreakerOptions } from "./breaker.ts";
 import { Deadlines } from "./deadlines.ts";
 import type { Events, StoreVerb } from "./events.ts";
@@ -76,6 +76,24 @@ export class StoreLine {
     }
   }
 
+  /**
+   * A business transaction lasts as long as it lasts: the handler's own time limit is the one that counts. What the
+   * user's code throws is the user's; what the store throws is told.
+   */
+  async transact<T>(
+    lease: Lease,
+    work: (tx: unknown) => T | Promise<T>,
+    commit: (result: T) => PhaseCommit,
+  ): Promise<TransactAnswer<T>> {
+    try {
+      if (this.#store.transact === undefined) throw new ConfigError(noTransactions);
+      return await this.#store.transact(lease, work, commit);
+    } catch (error) {
+      if (error instanceof StoreError) this.#events.emit({ type: "store_error", verb: "transact", error });
+      throw error;
+    }
+  }
+
   /** When those who were not answered should come again; undefined unless it is known. */
   get retryAfterMs(): number | undefined {
     return this.breaker?.isClosed === false ? this.breaker.retryAfterMs() : undefined;
@@ -103,3 +121,7 @@ export function assertOpened(response: StoredResponse): void {
     "a stored answer is sealed, and this process has no keys: pass the same encryption to createLatchkey",
   );
 }
+
+/** Said when a handler uses what this store cannot do. */
+const noTransactions =
+  "op.atomic needs a store whose transactions can hold your business writes: use sqliteStore, postgresStore, mysqlStore or dynamodbStore";
