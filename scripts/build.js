@@ -1,4 +1,4 @@
-// Compiles src/ to dist/ and puts SQL and Lua beside the code that reads them.
+// Compiles src/ to dist/, bundles the pages, and puts SQL and Lua beside the code that reads them.
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -19,6 +19,9 @@ const { status } = spawnSync(process.execPath, [tsc, "-p", path("tsconfig.build.
   stdio: "inherit",
 });
 if (status !== 0) process.exit(status ?? 1);
+
+const pages = spawnSync(process.execPath, [path("scripts/build-pages.js")], { stdio: "inherit" });
+if (pages.status !== 0) process.exit(pages.status ?? 1);
 
 // What the stores read at run time is not TypeScript, and not the compiler's business.
 for (const folder of ["sqlite/migrations", "postgres/migrations", "mysql/migrations", "redis/scripts"]) {

@@ -9,6 +9,7 @@ const bin = (/** @type {string} */ name) => `${root}node_modules/.bin/${name}`;
 const checks = {
   "format, lint and import direction": [bin("biome"), "check", "--error-on-warnings", "."],
   types: [bin("tsc"), "-p", "tsconfig.json"],
+  "types of the pages": [bin("tsc"), "-p", "tsconfig.pages.json"],
   "unused code": [bin("knip")],
   "package.json": [bin("publint"), "--strict"],
   "package exports": [bin("attw"), "--pack", ".", "--profile", "esm-only", "--format", "ascii"],

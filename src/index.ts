@@ -1,4 +1,4 @@
-export type { AuditEntry, AuditQuery } from "./core/audit.ts";
+export type { AuditEntry, AuditedState, AuditQuery } from "./core/audit.ts";
 export {
   ConfigError,
   EffectFailedError,
@@ -29,7 +29,7 @@ export type {
 export type { Phase, Progress } from "./core/phase.ts";
 export type { Policy, PolicyInput, Profile } from "./core/policy.ts";
 export type { Problem, ProblemCode, RetryAdvice } from "./core/problem.ts";
-export type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "./core/record.ts";
+export type { IdempotencyRecord, ListedRecord, OnCrash, RecordId, RecordState } from "./core/record.ts";
 export type { Redaction } from "./core/redaction.ts";
 export type { RequestTime, RequestTimeHeader, SecretsOfTenant } from "./core/request-time.ts";
 export { type Secret, signRequestTime } from "./core/request-time-signature.ts";
@@ -48,9 +48,11 @@ export type {
   ForgetOptions,
   HeartbeatAnswer,
   Lease,
+  ListQuery,
   PhaseCommit,
   Reading,
   ReapCounts,
+  RecordPage,
   RenewAnswer,
   Replay,
   Reservation,
@@ -90,6 +92,7 @@ export {
 export type { Busted, BustRequest } from "./operation/busting.ts";
 export type { ForgetRequest, Forgotten, TenantRequestBy } from "./operation/forgetting.ts";
 export type { Jsonified } from "./operation/json.ts";
+export type { ListRequest } from "./operation/looking.ts";
 export { currentOperation, type Operation } from "./operation/operation.ts";
 export type { OwnResponse } from "./operation/own-response.ts";
 export type { EffectContext, EffectOptions, EnqueueOptions } from "./operation/phases.ts";

@@ -5,7 +5,15 @@ import type { DeadMessage, Outbox, OutboxCounts } from "./core/outbox.ts";
 import { keepsRequest, type Policy, type PolicyInput, resolvePolicy } from "./core/policy.ts";
 import { defaultProblemTypeBase, problem } from "./core/problem.ts";
 import type { StoredResponse } from "./core/response.ts";
-import type { Expiry, ReapCounts, ResolveAnswer, Store, SweepCounts } from "./core/store.ts";
+import type {
+  Expiry,
+  Reading,
+  ReapCounts,
+  RecordPage,
+  ResolveAnswer,
+  Store,
+  SweepCounts,
+} from "./core/store.ts";
 import type { BreakerOptions } from "./engine/breaker.ts";
 import { Engine } from "./engine/engine.ts";
 import type { BreakerState, EventListener } from "./engine/events.ts";
@@ -24,9 +32,10 @@ import {
   tenantScope,
 } from "./operation/forgetting.ts";
 import type { Jsonified } from "./operation/json.ts";
+import { type ListRequest, list } from "./operation/looking.ts";
 import type { Operation } from "./operation/operation.ts";
 import { type OutcomeVerdict, type ReconcileHook, resolutionOf } from "./operation/reconciliation.ts";
-import { type RequestName, saidBy } from "./operation/request-name.ts";
+import { type RequestName, saidBy, speaker, storedId } from "./operation/request-name.ts";
 import { type RunRequest, run, runPolicyOf } from "./operation/run.ts";
 import { HashedKeys } from "./privacy/hashed-keys.ts";
 import type { KeyRing } from "./privacy/key-ring.ts";
@@ -299,6 +308,25 @@ export class Latchkey<Tx = unknown> {
     return bust(this.engine, request, this.#hashedKeys?.named);
   }
 
+  /**
+   * Looks through the records, the latest first where the store keeps them so. A page may be short and not be the last:
+   * go on with `after: page.next` until that is undefined.
+   *
+   * @example
+   * ```ts
+   * const { records } = await latchkey.list({ state: "unknown", tenant: "acme" });
+   * ```
+   */
+  list(request: ListRequest = {}): Promise<RecordPage> {
+    return list(this.engine, this.store, request, this.#hashedKeys?.named);
+  }
+
+  /** One record, whole, as it is now on the store's clock. Touches nothing. */
+  inspect(of: RequestName): Promise<Reading> {
+    const id = storedId("inspect", of, this.#hashedKeys?.named);
+    return this.engine.ask("read", () => this.store.read(id));
+  }
+
   /** What happened off the happy path: who, when, from what to what, and why. The latest first. */
   audit(query: Partial<AuditQuery> = {}): Promise<readonly AuditEntry[]> {
     const asked = this.#hashedKeys?.query(query) ?? query;
@@ -357,9 +385,10 @@ export class Latchkey<Tx = unknown> {
   }
 
   /** Gives dead messages all of their attempts again; answers with how many there were. */
-  requeue(ids: readonly string[]): Promise<number> {
+  requeue(request: { readonly ids: readonly string[]; readonly by: string }): Promise<number> {
     const { outbox } = this;
-    return this.engine.ask("outbox", () => outbox.requeue(ids));
+    const by = speaker("requeue", request.by);
+    return this.engine.ask("outbox", () => outbox.requeue(request.ids, by));
   }
 
   /** How much waits to be delivered, and for how long. */

@@ -1,13 +1,16 @@
 import type { RecordId, RecordState } from "./record.ts";
 
+/** What an entry is about: a record, or a message whose deliveries had failed and that waits again. */
+export type AuditedState = RecordState | "dead_letter" | "requeued";
+
 /** One change of a record that was not the happy path: who made it, when, from what to what, and why. */
 export interface AuditEntry extends RecordId {
   readonly id: string;
   readonly at: number;
-  /** The attempt that the change ended, began or was about. */
+  /** The attempt that the change ended, began or was about; of a message, how many of its deliveries had failed. */
   readonly fence: number;
-  readonly from: RecordState;
-  readonly to: RecordState;
+  readonly from: AuditedState;
+  readonly to: AuditedState;
   /** A process's own name for the request, `sweeper`, `completer`, `reconciler`, or whom an operator's tool names. */
   readonly by: string;
   readonly reason: string;
@@ -30,5 +33,6 @@ export const auditReasons = {
   gaveUp: "every attempt to finish this operation has failed",
   foundOut: "the outcome was found out",
   busted: "an operator said that this answer is not to be replayed any more",
+  requeued: "an operator said that this message is to be delivered after all",
   unclaimed: "no worker executed the request before it expired",
 } as const;

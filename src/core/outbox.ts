@@ -72,8 +72,11 @@ export interface Outbox {
   /** The oldest first; the next page begins after the last id of this one. */
   deadLetters(options: { readonly limit: number; readonly after?: string }): Promise<readonly DeadMessage[]>;
 
-  /** Gives dead messages a new life: all of their attempts, beginning now. */
-  requeue(ids: readonly string[]): Promise<number>;
+  /**
+   * Gives dead messages a new life: all of their attempts, beginning now. Each is an entry of the audit trail, under the
+   * message's scope and key, from `dead_letter` to `requeued`, by whoever said so.
+   */
+  requeue(ids: readonly string[], by: string): Promise<number>;
 
   /** Removes up to `limit` messages that were delivered before `retentionMs` ago; those with a reference are kept that long. */
   prune(options: { readonly limit: number; readonly retentionMs: number }): Promise<number>;

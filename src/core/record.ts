@@ -111,3 +111,47 @@ export function isSettled(record: IdempotencyRecord): boolean {
       return record satisfies never;
   }
 }
+
+/** What a list shows of a record. What takes room, and what may be sealed, is for `read`. */
+export interface ListedRecord extends RecordId {
+  readonly state: RecordState;
+  readonly fence: number;
+  readonly route: string | undefined;
+  readonly createdAt: number;
+  readonly expiresAt: number;
+  /** When it was completed, and with which status. */
+  readonly completedAt: number | undefined;
+  readonly status: number | undefined;
+  /** Why it is unknown, or may be tried again. */
+  readonly reason: string | undefined;
+  /** Until when it is being executed, unless that is renewed. */
+  readonly leaseUntil: number | undefined;
+  /** When reconciliation asks next, and how often it has. */
+  readonly reconcileAfter: number | undefined;
+  readonly reconcileAttempts: number | undefined;
+  /** Since when it waits for an operator. */
+  readonly escalatedAt: number | undefined;
+  /** When a worker may execute it, or finish it. */
+  readonly resumeAfter: number | undefined;
+}
+
+export function listed(record: IdempotencyRecord): ListedRecord {
+  const { scope, key, state, fence, route, createdAt, expiresAt } = record;
+  return {
+    scope,
+    key,
+    state,
+    fence,
+    route,
+    createdAt,
+    expiresAt,
+    completedAt: state === "completed" ? record.completedAt : undefined,
+    status: state === "completed" ? record.response.status : undefined,
+    reason: state === "unknown" || state === "failed_retryable" ? record.reason : undefined,
+    leaseUntil: state === "in_progress" ? record.leaseUntil : undefined,
+    reconcileAfter: state === "unknown" ? record.reconcileAfter : undefined,
+    reconcileAttempts: state === "unknown" ? record.reconcileAttempts : undefined,
+    escalatedAt: state === "unknown" ? record.escalatedAt : undefined,
+    resumeAfter: state === "pending" || state === "failed_retryable" ? record.resumeAfter : undefined,
+  };
+}

@@ -5,6 +5,7 @@ import type { Progress } from "./phase.ts";
 import type {
   FailedRetryableRecord,
   IdempotencyRecord,
+  ListedRecord,
   OnCrash,
   PendingRecord,
   RecordId,
@@ -79,6 +80,12 @@ export interface Store<Tx = unknown> {
    */
   bust(id: RecordId, bust: Bust): Promise<BustAnswer>;
 
+  /**
+   * Looks through the records, the latest first where `capabilities.listing` says so. A page may be short, or empty, and
+   * not be the last: in one call a store looks at no more than it can within a moment.
+   */
+  list(query: ListQuery): Promise<RecordPage>;
+
   /** What happened off the happy path, the latest first. */
   audit(query: AuditQuery): Promise<readonly AuditEntry[]>;
 
@@ -142,6 +149,8 @@ export interface Capabilities {
   readonly durability: "none" | "machine" | "configured" | "server";
   /** The largest response body that fits into one record. */
   readonly responseBytesMax: number;
+  /** In which order records are listed: the latest first, or as the store happens to come by them. */
+  readonly listing: "latest-first" | "unordered";
 }
 
 /**
@@ -317,6 +326,30 @@ export interface BustGeneration {
 /** A record as it is now, on the store's clock. */
 export interface Reading {
   readonly record: IdempotencyRecord | undefined;
+  readonly now: number;
+}
+
+/** Which records somebody wants to see: those of which all of this is true. */
+export interface ListQuery {
+  readonly limit: number;
+  /** For the next page: `next` of this one. Only the store makes and reads it. */
+  readonly after?: string | undefined;
+  readonly state?: RecordState | undefined;
+  /** The tenant's part of a scope, as for {@link ForgetOptions}: its own scope, and all of its endpoints'. */
+  readonly tenantScope?: string | undefined;
+  /** The key, whole: in whichever scopes it was used. */
+  readonly key?: string | undefined;
+  readonly route?: string | undefined;
+  /** First reserved at this time or later. */
+  readonly createdFrom?: number | undefined;
+  /** First reserved before this time. */
+  readonly createdBefore?: number | undefined;
+}
+
+export interface RecordPage {
+  readonly records: readonly ListedRecord[];
+  /** Undefined if nothing comes after this page. */
+  readonly next: string | undefined;
   readonly now: number;
 }
 

@@ -123,6 +123,7 @@ export type StoreVerb =
   | "claim"
   | "resolve"
   | "bust"
+  | "list"
   | "audit"
   | "outbox"
   | "notes"

@@ -65,6 +65,7 @@ const storeVerbs = valuesOf<StoreVerb>({
   claim: true,
   resolve: true,
   bust: true,
+  list: true,
   audit: true,
   outbox: true,
   notes: true,

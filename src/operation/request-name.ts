@@ -15,7 +15,16 @@ export function saidBy(
   { of, by }: { readonly of: RequestName; readonly by: string },
   named: (id: RecordId) => RecordId = (id) => id,
 ): { readonly id: RecordId; readonly by: string } {
-  return { by: speaker(verb, by), id: named(recordIdOf(verb, of)) };
+  return { by: speaker(verb, by), id: storedId(verb, of, named) };
+}
+
+/** Under which id a request is stored. */
+export function storedId(
+  verb: string,
+  of: RequestName,
+  named: (id: RecordId) => RecordId = (id) => id,
+): RecordId {
+  return named(recordIdOf(verb, of));
 }
 
 /** Who says so, as it can be stored. */

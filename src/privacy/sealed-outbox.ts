@@ -71,8 +71,8 @@ export class SealedOutbox implements Outbox {
     return Promise.all(dead.map((message) => this.#shown(message)));
   }
 
-  requeue(ids: readonly string[]): Promise<number> {
-    return this.#inner.requeue(ids);
+  requeue(ids: readonly string[], by: string): Promise<number> {
+    return this.#inner.requeue(ids, by);
   }
 
   prune(options: Parameters<Outbox["prune"]>[0]): Promise<number> {

@@ -15,9 +15,11 @@ import type {
   ForgetOptions,
   HeartbeatAnswer,
   Lease,
+  ListQuery,
   PhaseCommit,
   Reading,
   ReapCounts,
+  RecordPage,
   RenewAnswer,
   Replay,
   Reservation,
@@ -198,6 +200,10 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
 
   bust(id: RecordId, bust: Bust): Promise<BustAnswer> {
     return this.#inner.bust(id, bust);
+  }
+
+  list(query: ListQuery): Promise<RecordPage> {
+    return this.#inner.list(query);
   }
 
   audit(query: AuditQuery): Promise<readonly AuditEntry[]> {

@@ -14,6 +14,7 @@ const verbs = [
   "claimUnknown",
   "resolve",
   "bust",
+  "list",
   "audit",
   "reap",
   "forgetTenant",
@@ -99,6 +100,7 @@ export function faultyStore(options: {
     resolve: (id, fence, resolution, by) =>
       through("resolve", () => store.resolve(id, fence, resolution, by)),
     bust: (id, bust) => through("bust", () => store.bust(id, bust)),
+    list: (query) => through("list", () => store.list(query)),
     audit: (query) => through("audit", () => store.audit(query)),
     reap: (request) => through("reap", () => store.reap(request)),
     forgetTenant: (options) => through("forgetTenant", () => store.forgetTenant(options)),

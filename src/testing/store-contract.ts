@@ -5,6 +5,7 @@ import { bustCases } from "./contract/bust.ts";
 import { deadLetterCases } from "./contract/dead-letters.ts";
 import { halfDoneCases } from "./contract/half-done.ts";
 import { type ContractCase, has, type Need, type StoreHarness } from "./contract/harness.ts";
+import { listingCases } from "./contract/listing.ts";
 import { noteCases } from "./contract/notes.ts";
 import { outboxCases } from "./contract/outbox.ts";
 import { progressCases } from "./contract/progress.ts";
@@ -29,6 +30,7 @@ export const storeContract: readonly ContractCase[] = [
   ...reconcileCases,
   ...bustCases,
   ...auditCases,
+  ...listingCases,
   ...tenantCases,
   ...noteCases,
 ];

@@ -47,6 +47,7 @@ function asFromAServer(store: Store): Store {
     claimUnknown: (options) => store.claimUnknown(options),
     resolve: (...question) => store.resolve(...question),
     bust: (id, bust) => store.bust(id, bust),
+    list: (query) => store.list(query),
     audit: (query) => store.audit(query),
     forgetTenant: (options) => store.forgetTenant(options),
     unknownCounts: () => store.unknownCounts(),

@@ -373,7 +373,7 @@ function dyingAtSettle(
     settle: () => Promise.reject(new Error("the worker died")),
     counts: () => outbox.counts(),
     deadLetters: (options) => outbox.deadLetters(options),
-    requeue: (ids) => outbox.requeue(ids),
+    requeue: (ids, by) => outbox.requeue(ids, by),
     prune: (options) => outbox.prune(options),
   };
 }

@@ -291,7 +291,7 @@ describe("messages", () => {
   it("are not revived, settled or listed under an id that no message of this store has", async () => {
     const outbox = outboxOf(open());
     const odd = ["", "1", "0000000000000001/record#=1:a", "0000000000000001/claims", "x/partition#=p"];
-    expect(await outbox.requeue(odd)).toBe(0);
+    expect(await outbox.requeue(odd, "ada")).toBe(0);
     await outbox.settle(
       "relay",
       odd.map((id) => ({ kind: "delivered", id })),

@@ -232,7 +232,7 @@ describe("another transaction on the same items", () => {
       ids.map((id) => ({ kind: "dead", id, error: "refused" })),
     );
     const reviving = meeting(2);
-    expect(await open(reviving.client).outbox?.requeue(ids)).toBe(ids.length);
+    expect(await open(reviving.client).outbox?.requeue(ids, "ada")).toBe(ids.length);
     expect(ids.length).toBeGreaterThan(0);
     for (const { client, met } of [settling, reviving]) {
       expect(met().TransactWriteItemsCommand).toBe(2);

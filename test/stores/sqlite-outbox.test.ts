@@ -89,7 +89,7 @@ describe("the outbox", () => {
     const [only] = await outbox.claim({ owner: "relay", limit: 1, leaseMs: 60_000 });
     const id = only?.id ?? expect.fail("nothing was claimed");
     await outbox.settle("relay", [{ kind: "dead", id, error: "refused" }]);
-    expect(await outbox.requeue([id])).toBe(1);
+    expect(await outbox.requeue([id], "ada")).toBe(1);
     expect(woken).toBe(3);
     unwatch?.();
     await transact(store, held, undefined, { messages: [message()] });

@@ -444,7 +444,7 @@ describe.each(Object.entries(outboxStores))("on %s, a relay", (_name, openOutbox
           },
           counts: () => real.counts(),
           deadLetters: (options) => real.deadLetters(options),
-          requeue: (ids) => real.requeue(ids),
+          requeue: (ids, by) => real.requeue(ids, by),
           prune: (options) => real.prune(options),
         },
       },

@@ -6,6 +6,7 @@ import {
   type FailedRetryableRecord,
   type IdempotencyRecord,
   isSettled,
+  listed,
   type RecordId,
   recordIdText,
   type UnknownRecord,
@@ -25,7 +26,9 @@ import type {
   ForgetCounts,
   ForgetOptions,
   Lease,
+  ListQuery,
   ReapCounts,
+  RecordPage,
   RenewAnswer,
   Reservation,
   ReserveRequest,
@@ -56,6 +59,7 @@ import {
   unclaimed,
 } from "../../core/transition.ts";
 import { BustListeners } from "../bust-listeners.ts";
+import { comesAfter, cursorAt, isAskedFor, latestFirst } from "../listing.ts";
 import { Watchers } from "../watchers.ts";
 import { MemoryNotes } from "./notes.ts";
 
@@ -80,6 +84,7 @@ class MemoryStore implements Store {
     storeClock: true,
     durability: "none",
     responseBytesMax: Number.MAX_SAFE_INTEGER,
+    listing: "latest-first",
   };
   readonly #entries = new Map<string, Entry>();
   #audit: AuditEntry[] = [];
@@ -272,6 +277,22 @@ class MemoryStore implements Store {
 
   async bustGeneration(): Promise<BustGeneration> {
     return { generation: this.#generation, now: this.#clock() };
+  }
+
+  async list(query: ListQuery): Promise<RecordPage> {
+    const { limit, after } = query;
+    const matching = [...this.#entries.values()]
+      .map(({ record }) => listed(record))
+      .filter((record) => isAskedFor(record, query))
+      .sort(latestFirst);
+    const from = after === undefined ? matching : matching.filter((record) => comesAfter(record, after));
+    const records = from.slice(0, limit);
+    const last = records.at(-1);
+    return {
+      records,
+      next: last === undefined || from.length <= limit ? undefined : cursorAt(last),
+      now: this.#clock(),
+    };
   }
 
   async audit(query: AuditQuery): Promise<readonly AuditEntry[]> {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { auditReasons } from "../../core/audit.ts";
 import type { DeadMessage } from "../../core/outbox.ts";
 import type { ContractCase } from "./harness.ts";
 import { delivered, died, failed, neverMs, outboxCase, payloads } from "./outbox-bench.ts";
@@ -56,8 +57,24 @@ export const deadLetterCases: readonly ContractCase[] = [
       const { dead } = await outbox.counts();
       const [letter] = await bench.dead();
       assert.ok(letter !== undefined);
-      assert.equal(await outbox.requeue([letter.id, letter.id, "999999999"]), 1);
-      assert.equal(await outbox.requeue([letter.id]), 0, "it is not dead any more");
+      assert.equal(await outbox.requeue([letter.id, letter.id, "999999999"], "ada"), 1);
+      assert.equal(await outbox.requeue([letter.id], "ada"), 0, "it is not dead any more");
+      const { scope, key, attempts } = letter;
+      const trail = await bench.store.audit({ limit: 10, scope, key });
+      assert.deepEqual(
+        trail.map(({ id, at, ...entry }) => entry),
+        [
+          {
+            scope,
+            key,
+            fence: attempts,
+            from: "dead_letter",
+            to: "requeued",
+            by: "ada",
+            reason: auditReasons.requeued,
+          },
+        ],
+      );
       assert.equal((await outbox.counts()).dead, dead - 1);
       assert.deepEqual(await bench.dead(), []);
       const batch = await relay.claim();
@@ -73,7 +90,13 @@ export const deadLetterCases: readonly ContractCase[] = [
     const [first, second] = await relay.claim();
     await relay.settle(delivered(first), died(second));
     assert.deepEqual(await relay.claim(), []);
-    assert.equal(await bench.outbox.requeue((await bench.dead()).map(({ id }) => id)), 1);
+    assert.equal(
+      await bench.outbox.requeue(
+        (await bench.dead()).map(({ id }) => id),
+        "ada",
+      ),
+      1,
+    );
     assert.deepEqual(payloads(await relay.claim()), ["second"]);
   }),
   outboxCase("a message that was delivered under a reference is kept until it is pruned", async (bench) => {
