@@ -2,8 +2,6 @@ import type { Command } from "./command.ts";
 import { bust } from "./commands/bust.ts";
 import { completion } from "./commands/completion.ts";
 import { deadLetters } from "./commands/dead-letters.ts";
-import { demo } from "./commands/demo.ts";
-import { gateway } from "./commands/gateway.ts";
 import { inspect } from "./commands/inspect.ts";
 import { list } from "./commands/list.ts";
 import { migrate } from "./commands/migrate.ts";
@@ -13,8 +11,6 @@ import { work } from "./commands/work.ts";
 
 /** Every command, in the order in which they are listed: parsing, help, completion and the documentation follow it. */
 export const commands: readonly Command[] = [
-  demo,
-  gateway,
   migrate,
   work,
   list,

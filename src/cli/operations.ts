@@ -60,8 +60,11 @@ export async function withOperations(
 export function explained(error: unknown, shown: () => string): Failure {
   const failure = failureOf(error);
   if (failure.code !== "store-unavailable") return failure;
-  if (error instanceof StoreRefusedError) return new Failure(exitCodes.badUsage, "refused-by-store", failure.message);
-  const hint = lacksTables(error) ? " (its tables are not there, or not those of this version: run latchkey migrate)" : "";
+  if (error instanceof StoreRefusedError)
+    return new Failure(exitCodes.badUsage, "refused-by-store", failure.message);
+  const hint = lacksTables(error)
+    ? " (its tables are not there, or not those of this version: run latchkey migrate)"
+    : "";
   return failed(`the store ${shown()} cannot be used: ${failure.message}${hint}`, failure.code);
 }
 
@@ -91,12 +94,15 @@ export async function recordNamed(
 ): Promise<RecordDetailView> {
   if (tenant !== undefined && scope !== undefined) throw usage("pass --tenant or --scope, not both");
   if (tenant === undefined && scope === undefined && env.LATCHKEY_HASH_KEYS && !key.startsWith("h1_")) {
-    throw usage("keys are hashed together with their scope, so that a key alone finds nothing: add --tenant or --scope");
+    throw usage(
+      "keys are hashed together with their scope, so that a key alone finds nothing: add --tenant or --scope",
+    );
   }
   const of = scope === undefined ? await inOneScope(administration, key, tenant) : { scope, key };
   const record = of === undefined ? undefined : await administration.record(of);
   if (record !== undefined) return record;
-  const where = scope === undefined ? (tenant === undefined ? "" : ` of tenant ${tenant}`) : ` in scope ${scope}`;
+  const where =
+    scope === undefined ? (tenant === undefined ? "" : ` of tenant ${tenant}`) : ` in scope ${scope}`;
   throw notFound(`there is no record for the key ${visible(key)}${visible(where)}`);
 }
 

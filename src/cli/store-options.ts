@@ -37,7 +37,9 @@ export async function openSharedStore(
   const url = storeUrl(context, choice);
   const kind = kindOfUrl(url);
   if (kind === "memory") {
-    throw usage("a store in memory lives within one process, and this is another: use the URL of a shared store");
+    throw usage(
+      "a store in memory lives within one process, and this is another: use the URL of a shared store",
+    );
   }
   if (kind === "sqlite") await refuseUnmigrated(sqlitePath(url));
   const { distributed, partitioned = false } = choice;
@@ -53,7 +55,10 @@ export async function openSharedStore(
 /** Opening a file makes it and migrates it, and the service that it belongs to may not know what it was migrated to. */
 async function refuseUnmigrated(path: string): Promise<void> {
   if (!existsSync(path)) {
-    throw failed(`there is no file ${path}: check the URL, or make it with latchkey migrate`, "store-missing");
+    throw failed(
+      `there is no file ${path}: check the URL, or make it with latchkey migrate`,
+      "store-missing",
+    );
   }
   const { pendingMigrations } = await import("../stores/sqlite/store.ts");
   const { pending } = pendingMigrations(path);

@@ -10,7 +10,8 @@ const shells = Object.keys(scripts) as Shell[];
 export const completion = command({
   name: "completion",
   summary: "prints a script with which a shell completes commands, options and values",
-  description: "Prints the script. Load it where your shell is set up; it does not start latchkey when you press Tab.",
+  description:
+    "Prints the script. Load it where your shell is set up; it does not start latchkey when you press Tab.",
   arguments: { synopsis: shells.join(" | "), min: 1, max: 1, choices: shells },
   options: {},
   examples: [

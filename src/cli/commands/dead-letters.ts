@@ -57,7 +57,10 @@ export const deadLetters = command({
       await confirm(context, `Deliver ${ids.length} messages again?`, options);
       const requeued = await operations.administration.requeue({ ids }, by);
       if (requeued === 0) throw notFound("none of these is a dead letter");
-      await context.answer({ requeued, asked: ids.length, by }, () => `requeued ${requeued} of ${ids.length}`);
+      await context.answer(
+        { requeued, asked: ids.length, by },
+        () => `requeued ${requeued} of ${ids.length}`,
+      );
     });
   },
 });

@@ -12,7 +12,10 @@ export const inspect = command({
   arguments: { synopsis: "KEY", min: 1, max: 1 },
   options: { ...storeOptions, ...recordOptions, ...jsonOption },
   examples: [
-    { command: "latchkey inspect 8e03978e-40d5-43dd-bc93-6894a57f9324", does: "a key that one tenant has used" },
+    {
+      command: "latchkey inspect 8e03978e-40d5-43dd-bc93-6894a57f9324",
+      does: "a key that one tenant has used",
+    },
     { command: "latchkey inspect order-17 --tenant acme --json", does: "for a program" },
   ],
   run(context, { options, args: [key = ""] }) {

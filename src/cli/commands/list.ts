@@ -1,8 +1,8 @@
 import type { RecordView } from "../../admin/views.ts";
 import { command, jsonOption, noArguments } from "../command.ts";
 import { notFound, usage } from "../failure.ts";
-import { choice, flag, moment, text, wholeNumber, withDefault } from "../option.ts";
 import { withOperations } from "../operations.ts";
+import { choice, flag, moment, text, wholeNumber, withDefault } from "../option.ts";
 import { Progress } from "../progress.ts";
 import { recordStates, recordTable } from "../record-text.ts";
 import { storeOptions } from "../store-options.ts";
@@ -19,7 +19,10 @@ export const list = command({
     state: choice(recordStates, { placeholder: "STATE", description: "Only those in this state." }),
     tenant: text({ placeholder: "TENANT", description: "Only those of this tenant." }),
     route: text({ placeholder: "NAME", description: "Only those of the route with this name." }),
-    key: text({ placeholder: "KEY", description: "Only those with this key, in whichever scopes it was used." }),
+    key: text({
+      placeholder: "KEY",
+      description: "Only those with this key, in whichever scopes it was used.",
+    }),
     since: moment({
       placeholder: "TIME",
       description: "Only those first seen at this time or later: 2026-11-16T09:00Z, or 2h for two hours ago.",
@@ -41,7 +44,9 @@ export const list = command({
   run(context, { options }) {
     const { state, tenant, route, key, since, until, limit, cursor, all } = options;
     if (key !== undefined && tenant === undefined && context.env.LATCHKEY_HASH_KEYS) {
-      throw usage("keys are hashed together with their scope, so that a key alone finds nothing: add --tenant");
+      throw usage(
+        "keys are hashed together with their scope, so that a key alone finds nothing: add --tenant",
+      );
     }
     return withOperations(context, options, async ({ administration }) => {
       const { stdout, isJson } = context;
@@ -71,7 +76,8 @@ export const list = command({
         progress.end();
       }
       if (shown === 0) throw notFound("no record is like that");
-      if (from !== undefined && !isJson) await context.note(`more with --cursor ${from}, or everything with --all`);
+      if (from !== undefined && !isJson)
+        await context.note(`more with --cursor ${from}, or everything with --all`);
     });
   },
 });

@@ -53,7 +53,8 @@ async function tell(context: Context, migration: StoreMigration, url: string): P
   switch (migration.kind) {
     case "migrated": {
       const { applied } = migration;
-      const text = applied.length === 0 ? "nothing to apply: the store is ready" : `applied ${applied.join(", ")}`;
+      const text =
+        applied.length === 0 ? "nothing to apply: the store is ready" : `applied ${applied.join(", ")}`;
       return context.answer({ store: shownUrl(url), applied, pending: [] }, () => text);
     }
     case "pending": {

@@ -14,7 +14,9 @@ import { storeOptions } from "../store-options.ts";
 const options = {
   ...storeOptions,
   ...recordOptions,
-  executed: flag("It was executed, and retries get the answer that is given here. A decline is an answer, too."),
+  executed: flag(
+    "It was executed, and retries get the answer that is given here. A decline is an answer, too.",
+  ),
   status: wholeNumber({
     placeholder: "N",
     description: "With --executed: the status of the answer.",
@@ -30,14 +32,19 @@ const options = {
     placeholder: "HEADER",
     description: 'With --executed: a header of the answer, as "name: value".',
   }),
-  "not-executed": flag("It is proven that nothing happened, and that nothing is still on its way: it may be tried."),
+  "not-executed": flag(
+    "It is proven that nothing happened, and that nothing is still on its way: it may be tried.",
+  ),
   "effect-done": flag("The external call that was open has happened: the operation goes on from there."),
   result: text({
     placeholder: "JSON",
     description: "With --effect-done: what the call would have returned.",
   }),
   reference: text({ placeholder: "ID", description: "With --effect-done: the provider's own id for it." }),
-  phase: text({ placeholder: "NAME", description: "With --effect-done: which call, where more than one is open." }),
+  phase: text({
+    placeholder: "NAME",
+    description: "With --effect-done: which call, where more than one is open.",
+  }),
   resume: flag("Nothing is in doubt but why it stopped: the operation goes on after what is recorded."),
   reason: text({ placeholder: "TEXT", description: "With --not-executed or --resume: how that is known." }),
   ...changeOptions,
@@ -60,7 +67,8 @@ export const resolve = command({
   options,
   examples: [
     {
-      command: 'latchkey resolve order-17 --executed --status 201 --body answer.json --header "content-type: application/json"',
+      command:
+        'latchkey resolve order-17 --executed --status 201 --body answer.json --header "content-type: application/json"',
       does: "the provider has the charge: retries get this answer",
     },
     {
@@ -150,7 +158,8 @@ async function verdictOf(
       };
     }
     case "effect-done": {
-      if (options.result === undefined) throw usage("--effect-done needs what the call returned: --result JSON");
+      if (options.result === undefined)
+        throw usage("--effect-done needs what the call returned: --result JSON");
       const { reference, phase } = options;
       return {
         verdict: {
@@ -164,7 +173,11 @@ async function verdictOf(
       };
     }
     case "not-executed":
-      return { verdict: { kind: chosen, ...reason }, headerNames: [], does: "The next retry will be executed." };
+      return {
+        verdict: { kind: chosen, ...reason },
+        headerNames: [],
+        does: "The next retry will be executed.",
+      };
     case "resume":
       return { verdict: { kind: chosen, ...reason }, headerNames: [], does: "The operation goes on." };
     default:
@@ -182,7 +195,8 @@ function chosenVerdict(options: Options): keyof typeof verdicts {
   for (const name of new Set(Object.values(verdicts).flat())) {
     const given = options[name];
     const isGiven = Array.isArray(given) ? given.length > 0 : given !== undefined;
-    if (isGiven && !allowed.includes(name)) throw usage(`--${name} says nothing about --${chosen}: leave it out`);
+    if (isGiven && !allowed.includes(name))
+      throw usage(`--${name} says nothing about --${chosen}: leave it out`);
   }
   return chosen;
 }
@@ -191,7 +205,8 @@ function headersOf(given: readonly string[]): Readonly<Record<string, string>> {
   const headers: Record<string, string> = {};
   for (const line of given) {
     const [, name, value] = /^([!#$%&'*+.^_`|~\w-]+):\s*(.*?)\s*$/.exec(line) ?? [];
-    if (name === undefined || value === undefined) throw usage(`--header is "${visible(line)}" and must be "name: value"`);
+    if (name === undefined || value === undefined)
+      throw usage(`--header is "${visible(line)}" and must be "name: value"`);
     headers[name.toLowerCase()] = value;
   }
   return headers;

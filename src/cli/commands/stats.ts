@@ -58,7 +58,9 @@ function statsText(screen: Screen, stats: StatsView): string {
   }
   return [
     facts(screen, rows),
-    ...(processes.length === 0 ? [] : [`\n${screen.paint("bold", "processes")}\n`, table(screen, now, processes)]),
+    ...(processes.length === 0
+      ? []
+      : [`\n${screen.paint("bold", "processes")}\n`, table(screen, now, processes)]),
   ].join("");
 }
 

@@ -21,7 +21,10 @@ export function fishCompletion(commands: readonly Command[]): string {
 function commandLines({ name, options, arguments: { choices } }: Command): string[] {
   const when = `complete -c latchkey -n '__fish_seen_subcommand_from ${name}'`;
   const args = choices === undefined ? [] : [`${when} -a ${quoted(choices.join(" "))}`];
-  return [...args, ...Object.entries(options).map(([option, spec]) => `${when} ${optionWords(option, spec)}`)];
+  return [
+    ...args,
+    ...Object.entries(options).map(([option, spec]) => `${when} ${optionWords(option, spec)}`),
+  ];
 }
 
 function optionWords(name: string, { short, placeholder, choices, isFile, description }: Option): string {

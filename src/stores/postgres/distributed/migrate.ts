@@ -18,7 +18,7 @@ export async function migrateDistributed(
   const missing = await missingMigrations(query);
   for (const [index, migration] of missing.entries()) {
     for (const statement of statementsOf(migration.sql)) await define(query, statement);
-    await query(remember(migration));
+    await query(remember, [migration.id, migration.name]);
     onApplied?.(idOf(migration), { done: index + 1, total: missing.length });
   }
   // One statement for all: where lanes are there already nothing is written.
@@ -35,7 +35,7 @@ export async function pendingDistributed(query: Query): Promise<PendingMigration
   const missing = await missingMigrations(memory?.tables ? query : async () => []);
   const pending = missing.map((migration) => ({
     name: idOf(migration),
-    sql: [...statementsOf(migration.sql), remember(migration)]
+    sql: [...statementsOf(migration.sql), remembered(migration)]
       .map((statement) => `${statement};`)
       .join("\n\n"),
   }));
@@ -55,9 +55,12 @@ async function missingMigrations(query: Query): Promise<readonly Migration[]> {
 const createMemory = `
 CREATE TABLE IF NOT EXISTS latchkey_dist_migrations (id int4 PRIMARY KEY, name text NOT NULL)`;
 
-/** A name is letters, digits and underscores. */
-const remember = ({ id, name }: Migration) =>
-  `INSERT INTO latchkey_dist_migrations (id, name) VALUES (${id}, '${name}') ON CONFLICT DO NOTHING`;
+const remember =
+  "INSERT INTO latchkey_dist_migrations (id, name) VALUES ($1::int4, $2) ON CONFLICT DO NOTHING";
+
+/** The same as text. A name is letters, digits and underscores. */
+const remembered = ({ id, name }: Migration) =>
+  remember.replace("$1::int4", String(id)).replace("$2", `'${name}'`);
 
 const lanes = Array.from({ length: laneCount }, (_, lane) => `(${lane})`).join(", ");
 const fillLanes = `INSERT INTO latchkey_dist_lanes (lane) VALUES ${lanes} ON CONFLICT DO NOTHING`;
