@@ -2,11 +2,14 @@ import type {
   ActivityView,
   AuditPageView,
   BustBody,
+  BustedView,
   DeadLetterPageView,
   RecordDetailView,
   RecordPageView,
   RequeueBody,
+  RequeuedView,
   ResolveBody,
+  ResolvedView,
   SessionView,
   StatsView,
 } from "../admin/views.ts";
@@ -64,16 +67,16 @@ export class Api {
     return this.#get("audit", query, signal);
   }
 
-  resolve(body: ResolveBody): Promise<unknown> {
+  resolve(body: ResolveBody): Promise<ResolvedView> {
     return this.#post("record/resolve", body);
   }
 
-  bust(body: BustBody): Promise<unknown> {
+  bust(body: BustBody): Promise<BustedView> {
     return this.#post("record/bust", body);
   }
 
   /** Answers with how many were dead. */
-  requeue(body: RequeueBody): Promise<{ readonly requeued: number }> {
+  requeue(body: RequeueBody): Promise<RequeuedView> {
     return this.#post("dead-letters/requeue", body);
   }
 
@@ -123,16 +126,8 @@ async function sentenceOf(response: Response): Promise<string> {
   const problem: unknown = await response.json().catch(() => undefined);
   if (typeof problem === "object" && problem !== null) {
     if ("detail" in problem && typeof problem.detail === "string")
-      return problem.detail + complaintsOf(problem);
+      return problem.detail;
     if ("title" in problem && typeof problem.title === "string") return problem.title;
   }
   return `The admin API answered ${response.status}.`;
-}
-
-function complaintsOf(problem: object): string {
-  const { errors } = problem as {
-    readonly errors?: readonly { readonly at: string; readonly detail: string }[];
-  };
-  if (errors === undefined || errors.length === 0) return "";
-  return ` ${errors.map(({ at, detail }) => `${at}: ${detail}`).join("; ")}`;
 }

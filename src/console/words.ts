@@ -54,6 +54,7 @@ export const notShownWords: Readonly<Record<NotShown, string>> = {
   "too-large": "The answer was larger than its route stores. Retries get 409 response-not-stored.",
   "not-redactable": "The answer could not be redacted as its route says, so it was not stored.",
   shredded: "The answer cannot be read any more: the tenant's key was shredded.",
+  sealed: "The answer is encrypted, and the process of this admin API was not given the keys.",
   hidden: "This admin API is configured not to show answers.",
 };
 
