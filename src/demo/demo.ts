@@ -96,7 +96,7 @@ export async function startDemo(options: DemoOptions = {}): Promise<RunningDemo>
       view: () => ({
         payments: payments.views(),
         process: supervisor.state,
-        console: `${consolePath}/#token=${token}`,
+        operatorToken: token,
         scope: scopeOf({ tenant: shop, policy: "tenant", method: "", path: "" }),
       }),
       async reset() {

@@ -73,8 +73,8 @@ export interface PlaygroundView {
   /** The latest payment last. */
   readonly payments: readonly PaymentView[];
   readonly process: ProcessState;
-  /** How the console is opened: its path, with the token of the demo's operator in the fragment. */
-  readonly console: string;
+  /** With which the console is opened, as the demo's operator. */
+  readonly operatorToken: string;
   /** The scope of every record of the demo. */
   readonly scope: string;
 }
