@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import type { Server } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { adminHandler } from "../admin/admin.ts";
 import type { LiveEventView } from "../admin/views.ts";
 import { ConfigError } from "../core/errors.ts";
 import { scopeOf } from "../core/scope.ts";
@@ -90,6 +91,12 @@ export async function startDemo(options: DemoOptions = {}): Promise<RunningDemo>
     ending.push(() => supervisor.end());
 
     const token = randomBytes(24).toString("base64url");
+    const admin = adminHandler(latchkey, {
+      operators: [{ name: "playground", token }],
+      path: consolePath,
+      role: "playground",
+    });
+    ending.push(() => admin.close());
     const server = playgroundServer({
       payments,
       network: new Network(payments, () => supervisor.port),
@@ -105,7 +112,7 @@ export async function startDemo(options: DemoOptions = {}): Promise<RunningDemo>
         await latchkey.forgetTenant({ tenant: shop, by: "playground" });
       },
       page: pageFiles(),
-      admin: async (_req, res) => void res.writeHead(404).end(),
+      admin,
     });
     const listening = await listenWhereAsked(server, options.port, log);
     ending.push(() => listening.close());

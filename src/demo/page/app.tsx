@@ -88,8 +88,8 @@ function Invitation({ choice }: { readonly choice: Choice }) {
         <strong>{title}.</strong> {what} {watch}
       </p>
       <p class="muted">
-        Behind the button are a payments API in a process of its own, a payment provider with a ledger, and an app that
-        tries again. Everything you see is what they did. No money moves.
+        Behind the button are a payments API in a process of its own, a payment provider with a ledger, and an
+        app that tries again. Everything you see is what they did. No money moves.
       </p>
     </section>
   );

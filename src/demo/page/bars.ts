@@ -36,7 +36,10 @@ export function sceneOf(entries: readonly TraceEntry[], now: number): Scene {
     const { at } = entry;
     switch (entry.kind) {
       case "request-sent":
-        requests.set(entry.request, open(at, entry.request, entry.attempt === 1 ? "sent" : `try ${entry.attempt}`));
+        requests.set(
+          entry.request,
+          open(at, entry.request, entry.attempt === 1 ? "sent" : `try ${entry.attempt}`),
+        );
         break;
       case "request-ended":
         end(requests, entry.request, at, requestEnd(entry.end));

@@ -83,7 +83,13 @@ export function Checkout({ choice, screen, isConnected, onChoose, onPay, onNew }
   );
 }
 
-function AmountField({ amount, onAmount }: { readonly amount: number; readonly onAmount: (cents: number) => void }) {
+function AmountField({
+  amount,
+  onAmount,
+}: {
+  readonly amount: number;
+  readonly onAmount: (cents: number) => void;
+}) {
   const [text, setText] = useState((amount / 100).toFixed(2));
   const isValid = /^\d{1,4}([.,]\d{1,2})?$/.test(text) && Number(text.replace(",", ".")) > 0;
   return (

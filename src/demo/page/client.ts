@@ -66,12 +66,12 @@ async function attemptOnce(
     const body = (await response.json()) as Record<string, unknown>;
     if (response.ok) {
       const isReplay = response.headers.get("idempotency-replayed") === "true";
-      return { kind: "paid", charge: String(body["charge"]), isReplay };
+      return { kind: "paid", charge: String(body.charge), isReplay };
     }
     if (worthAnotherTry.has(response.status)) {
       return { kind: "again", retryAfterMs: 1000 * Number(response.headers.get("retry-after") ?? 0) };
     }
-    const why = String(body["title"] ?? body["error"] ?? "");
+    const why = String(body.title ?? body.error ?? "");
     return { kind: "refused", status: response.status, why };
   } catch (error) {
     if (signal.aborted) throw error;

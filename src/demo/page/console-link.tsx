@@ -20,7 +20,7 @@ export function ConsoleLink(props: {
       href={`/console/${payment === undefined ? "" : `#/record?${query}`}`}
       target="_blank"
       // The new tab gets a copy of this one's session storage only if it knows where it came from.
-      rel="opener"
+      rel="noopener opener"
       onClick={signIn}
       onAuxClick={signIn}
     >

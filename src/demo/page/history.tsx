@@ -35,7 +35,12 @@ export function History(props: {
             {payments.toReversed().map(({ order, scenario, isProtected, requests, charges, charged }) => (
               <tr key={order} class={order === shown ? "shown" : ""}>
                 <td>
-                  <button type="button" class="link" aria-pressed={order === shown} onClick={() => onShow(order)}>
+                  <button
+                    type="button"
+                    class="link"
+                    aria-pressed={order === shown}
+                    onClick={() => onShow(order)}
+                  >
                     {order}
                   </button>
                 </td>

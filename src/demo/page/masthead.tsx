@@ -1,9 +1,16 @@
 import { useState } from "preact/hooks";
 import { ConsoleLink } from "./console-link.tsx";
+import icon from "./icon.svg";
 import type { Playground } from "./playground.ts";
 import { applyTheme, chosenTheme, themeAfter } from "./theme.ts";
 
-export function Masthead({ playground, onReset }: { readonly playground: Playground; readonly onReset: () => void }) {
+export function Masthead({
+  playground,
+  onReset,
+}: {
+  readonly playground: Playground;
+  readonly onReset: () => void;
+}) {
   const [theme, setTheme] = useState(chosenTheme);
   const { process, isConnected } = playground;
   const nextTheme = () => {
@@ -14,7 +21,7 @@ export function Masthead({ playground, onReset }: { readonly playground: Playgro
   return (
     <header>
       <h1>
-        <img src="./icon.svg" alt="" width="26" height="26" /> Latchkey <span>playground</span>
+        <img src={icon} alt="" width="26" height="26" /> Latchkey <span>playground</span>
       </h1>
       <p class="process" role="status">
         {!isConnected ? (

@@ -17,7 +17,9 @@ export function Picture({ payment }: { readonly payment: PaymentView }) {
   const isEmpty = scene.requests.length === 0;
   return (
     <div class="picture" ref={frame}>
-      {isEmpty || width === 0 ? null : <Lanes scene={scene} width={width} isProtected={payment.isProtected} />}
+      {isEmpty || width === 0 ? null : (
+        <Lanes scene={scene} width={width} isProtected={payment.isProtected} />
+      )}
     </div>
   );
 }
@@ -70,11 +72,22 @@ function Lanes(props: { readonly scene: Scene; readonly width: number; readonly 
         const request = barOf(scene.requests, handler.id);
         if (request === undefined) return null;
         const x = axis.x(handler.from);
-        return <line key={handler.id} class="wire" x1={x} x2={x} y1={client.y(request) + client.barPx} y2={api.y(handler)} />;
+        return (
+          <line
+            key={handler.id}
+            class="wire"
+            x1={x}
+            x2={x}
+            y1={client.y(request) + client.barPx}
+            y2={api.y(handler)}
+          />
+        );
       })}
       {scene.calls.map((call) => {
         const x = axis.x(call.from);
-        return <line key={call.id} class="wire" x1={x} x2={x} y1={api.bottom - gapPx} y2={provider.y(call)} />;
+        return (
+          <line key={call.id} class="wire" x1={x} x2={x} y1={api.bottom - gapPx} y2={provider.y(call)} />
+        );
       })}
       {scene.questions.map((at) => (
         <g key={at} class="question">
@@ -168,7 +181,9 @@ function Bars(props: {
         const isInside = barWidth >= textPx;
         const nextX = Math.min(
           width,
-          ...bars.filter(({ row, from }) => row === bar.row && from > bar.from).map(({ from }) => axis.x(from)),
+          ...bars
+            .filter(({ row, from }) => row === bar.row && from > bar.from)
+            .map(({ from }) => axis.x(from)),
         );
         const hasRoom = at.barPx >= 13 && (isInside || x + barWidth + textPx < nextX);
         return (

@@ -35,11 +35,7 @@ export function usePurchase(): {
   leave(): void;
 } {
   const [screen, setScreen] = useState(idle);
-  const current = useRef<{
-    readonly purchase: Promise<Purchase>;
-    readonly leaving: AbortController;
-    taps: number;
-  }>();
+  const current = useRef<Underway | undefined>(undefined);
 
   function leave(): void {
     current.current?.leaving.abort();
@@ -48,8 +44,8 @@ export function usePurchase(): {
   }
 
   function pay(choice: Choice): void {
-    current.current ??= { purchase: begin(choice), leaving: new AbortController(), taps: 0 };
-    const { current: at } = current;
+    const at = current.current ?? { purchase: begin(choice), leaving: new AbortController(), taps: 0 };
+    current.current = at;
     const isFirst = at.taps === 0;
     const { signal } = at.leaving;
     const update = (change: (before: AppScreen) => AppScreen) => {
@@ -88,6 +84,12 @@ export function usePurchase(): {
   }
 
   return { screen, pay, leave };
+}
+
+interface Underway {
+  readonly purchase: Promise<Purchase>;
+  readonly leaving: AbortController;
+  taps: number;
 }
 
 async function begin(choice: Choice): Promise<Purchase> {

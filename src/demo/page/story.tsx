@@ -5,7 +5,13 @@ import type { Playground } from "./playground.ts";
 import { storyOf } from "./words.ts";
 
 /** What happened, line by line, in words. */
-export function Story({ payment, playground }: { readonly payment: PaymentView; readonly playground: Playground }) {
+export function Story({
+  payment,
+  playground,
+}: {
+  readonly payment: PaymentView;
+  readonly playground: Playground;
+}) {
   return (
     <section class="card story" aria-labelledby="story-title">
       <div class="title-line">
@@ -18,7 +24,6 @@ export function Story({ payment, playground }: { readonly payment: PaymentView; 
       </div>
       <ol class="scroll">
         {storyOf(payment.entries, payment).map(({ at, who, text, tone, times }, index) => (
-          // biome-ignore lint/suspicious/noArrayIndexKey: lines are only ever added at the end
           <li key={index} class={tone}>
             <time>{seconds(at - payment.startedAt)}</time>
             <b>{who}</b>

@@ -17,9 +17,9 @@ export function themeAfter(theme: Theme): Theme {
 export function applyTheme(theme: Theme): void {
   if (theme === "auto") {
     localStorage.removeItem(storageName);
-    delete document.documentElement.dataset["theme"];
+    delete document.documentElement.dataset.theme;
   } else {
     localStorage.setItem(storageName, theme);
-    document.documentElement.dataset["theme"] = theme;
+    document.documentElement.dataset.theme = theme;
   }
 }

@@ -52,14 +52,20 @@ function lineOf(entry: TraceEntry, isProtected: boolean): Told | undefined {
     case "charged":
       return ["Provider", `takes ${money(entry.amount)} from the customer (${entry.charge})`, "good"];
     case "call-ended":
-      return entry.how === "refused" ? ["Provider", "is down: it refuses, and takes nothing", "bad"] : undefined;
+      return entry.how === "refused"
+        ? ["Provider", "is down: it refuses, and takes nothing", "bad"]
+        : undefined;
     case "provider-asked":
       return ["Provider", `is asked what became of it, and answers: ${foundTexts[entry.found]}`];
     case "latchkey":
       return latchkeyTexts[`${entry.type} ${entry.outcome}`];
     case "process":
       if (entry.what === "started") return ["API", `is back, as process ${entry.pid}`];
-      return ["API", `process ${entry.pid} is gone (${entry.what === "killed" ? "kill -9" : "it ended"})`, "bad"];
+      return [
+        "API",
+        `process ${entry.pid} is gone (${entry.what === "killed" ? "kill -9" : "it ended"})`,
+        "bad",
+      ];
     default:
       return entry satisfies never;
   }
@@ -84,12 +90,15 @@ function endOf(end: RequestEnd): Told {
     default:
       return end satisfies never;
   }
-  if (end.isReplay) return ["App", `gets the stored answer (${end.status}, replayed): nothing ran again`, "replay"];
-  if (end.code === "in-flight") return ["App", "is told to wait (409): the first request is still at work", "wait"];
+  if (end.isReplay)
+    return ["App", `gets the stored answer (${end.status}, replayed): nothing ran again`, "replay"];
+  if (end.code === "in-flight")
+    return ["App", "is told to wait (409): the first request is still at work", "wait"];
   if (end.code === "outcome-unknown") {
     return ["App", "is told to wait (409): nobody knows yet whether it was charged", "wait"];
   }
-  if (end.code === "key-reused") return ["App", "is refused (422): this key belongs to another payment", "bad"];
+  if (end.code === "key-reused")
+    return ["App", "is refused (422): this key belongs to another payment", "bad"];
   if (end.status < 300) return ["App", `gets its answer (${end.status}): paid`, "good"];
   return ["App", `gets an error (${end.status})`, "bad"];
 }
