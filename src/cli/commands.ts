@@ -1,6 +1,6 @@
 import type { Command } from "./command.ts";
 import { bust } from "./commands/bust.ts";
-import { completion } from "./commands/completion.ts";
+import { completionOf } from "./commands/completion.ts";
 import { deadLetters } from "./commands/dead-letters.ts";
 import { inspect } from "./commands/inspect.ts";
 import { list } from "./commands/list.ts";
@@ -19,5 +19,5 @@ export const commands: readonly Command[] = [
   bust,
   deadLetters,
   stats,
-  completion,
+  completionOf(() => commands),
 ];
