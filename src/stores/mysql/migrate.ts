@@ -26,7 +26,7 @@ export interface MigrateResult {
  *
  * @example
  * ```ts
- * const { applied } = await migrate(pool); // ["0001_records", "0002_notes_and_tenants"], then []
+ * const { applied } = await migrate(pool); // ["0001_records", …, "0003_listing"], then []
  * ```
  */
 export async function migrate(pool: MysqlPool, options: MigrateOptions = {}): Promise<MigrateResult> {
