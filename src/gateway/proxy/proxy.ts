@@ -17,6 +17,7 @@ import { Passing } from "./passing.ts";
 import { originForm } from "./refuse.ts";
 import { Tunnels } from "./tunnels.ts";
 import { asksForWebsocket, serveWithoutUpgrade, Upgrading } from "./upgrading.ts";
+import { whole } from "./whole.ts";
 
 export interface ProxyOptions {
   /** Where the service is; a path in it comes before the path of every request. */
@@ -65,10 +66,13 @@ class ReverseProxy {
       key: undefined,
     };
     this.#pool = new Pool(upstream.origin, {
-      connections: whole(options, "connections", connectionsDefault, 1),
-      connect: connectorTo(upstream, whole(options, "connectTimeoutMs", connectTimeoutMsDefault, 1)),
-      headersTimeout: whole(options, "headersTimeoutMs", headersTimeoutMsDefault, 0),
-      bodyTimeout: whole(options, "bodyTimeoutMs", bodyTimeoutMsDefault, 0),
+      connections: whole(options, "connections", { otherwise: connectionsDefault, least: 1 }),
+      connect: connectorTo(
+        upstream,
+        whole(options, "connectTimeoutMs", { otherwise: connectTimeoutMsDefault, least: 1 }),
+      ),
+      headersTimeout: whole(options, "headersTimeoutMs", { otherwise: headersTimeoutMsDefault, least: 0 }),
+      bodyTimeout: whole(options, "bodyTimeoutMs", { otherwise: bodyTimeoutMsDefault, least: 0 }),
       // One request at a time on each connection: behind another one, none could say whether it was read.
       pipelining: 1,
       allowH2: false,
@@ -222,17 +226,6 @@ function connectorTo({ hostname, protocol }: URL, timeout: number): buildConnect
   // An address is not a name that a certificate is asked for by.
   const servername = protocol === "https:" && isIP(hostname) === 0 ? hostname : "";
   return (options, callback) => connect({ ...options, servername }, callback);
-}
-
-function whole(
-  options: ProxyOptions,
-  name: "connections" | "connectTimeoutMs" | "headersTimeoutMs" | "bodyTimeoutMs",
-  otherwise: number,
-  least: number,
-): number {
-  const value = options[name] ?? otherwise;
-  if (Number.isSafeInteger(value) && value >= least) return value;
-  throw new ConfigError(`${name} is ${value} and must be a whole number of at least ${least}`);
 }
 
 /** RFC 9112: an HTTP/1 request has a body if and only if one of these fields says so. */
