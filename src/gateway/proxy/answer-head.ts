@@ -1,4 +1,3 @@
-import { ownVia } from "./forwarded.ts";
 import { isHopByHop, namedByConnection } from "./headers.ts";
 
 /** The head of upstream's answer, as the client may have it. */
@@ -53,7 +52,6 @@ export function answerHead(status: number, raw: readonly Buffer[]): AnswerHead {
   }
   const named = namedByConnection(connection);
   const passed = named === undefined ? headers : without(headers, names, named);
-  passed.push("via", ownVia);
   return { headers: passed, endsBy: endOf(length, encoding) };
 }
 

@@ -4,13 +4,14 @@ import type { AnswerContext } from "../../http/answer.ts";
 import { writeNodeAnswer } from "../../http/node-response.ts";
 import { answerHead, trailersOf } from "./answer-head.ts";
 import { upstreamFailure } from "./failures.ts";
+import { ownVia } from "./forwarded.ts";
 
 /** One unprotected request on its way: bytes flow both ways as they come, each side at the other's pace. */
 export class Passing implements Dispatcher.DispatchHandler {
   readonly #req: IncomingMessage;
   readonly #res: ServerResponse;
   readonly #context: AnswerContext;
-  readonly #done: () => void;
+  #done: () => void;
   #abort: ((error?: Error) => void) | undefined;
   #isSent = false;
   #isClientGone = false;
@@ -53,6 +54,8 @@ export class Passing implements Dispatcher.DispatchHandler {
     const { headers } = answerHead(status, raw);
     // What is left of a body that upstream did not wait for would be read as the next request.
     if (!this.#req.complete) res.shouldKeepAlive = false;
+    // A stored answer is given again without it, so only answers that are not stored say which way they came.
+    headers.push("via", ownVia);
     res.writeHead(status, headers);
     this.#isBegun = true;
     this.#resume = resume;
@@ -124,7 +127,7 @@ export class Passing implements Dispatcher.DispatchHandler {
   /** There is nothing more to pass: the connection is somebody else's by now. */
   leave(): void {
     this.#isComplete = true;
-    this.#done();
+    this.#closed();
   }
 
   #closed(): void {
@@ -133,8 +136,11 @@ export class Passing implements Dispatcher.DispatchHandler {
       this.#abort?.();
     }
     this.#done();
+    this.#done = ignore;
   }
 }
+
+const ignore = () => {};
 
 function flow(passing: Passing): void {
   passing.flow();
