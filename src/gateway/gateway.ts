@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
+import { type Reporting, reportActivity } from "../admin/admin.ts";
 import { ConfigError } from "../core/errors.ts";
 import { defaultPolicy } from "../core/policy.ts";
 import { defaultProblemTypeBase } from "../core/problem.ts";
@@ -81,6 +82,7 @@ export class Gateway {
   #latchkey: Latchkey | undefined;
   #places: OwnPlaces | undefined;
   #workers: RunningWorkers | undefined;
+  #reporting: Reporting | undefined;
   #closing: Promise<void> | undefined;
   #reloading: Promise<void> = Promise.resolve();
   #callerTroubleAt = Number.NEGATIVE_INFINITY;
@@ -133,6 +135,8 @@ export class Gateway {
     this.#places = await openOwnPlaces(config, latchkey, () => this.#closing === undefined);
     this.#server.listen(config.listen.port, config.listen.host);
     await once(this.#server, "listening");
+    // Also without an admin API of its own: the console of another process shows all of them.
+    this.#reporting = reportActivity(latchkey, { role: "gateway" });
     this.#workers = workersOf(config, {
       latchkey,
       url: this.#loopback,
@@ -238,6 +242,7 @@ export class Gateway {
     await within(left(), closed);
     server.closeAllConnections();
     await this.#places?.close();
+    await this.#reporting?.stop();
     await this.#latchkey?.close({ drainMs: left() });
     if (isListening) this.#logger.info({ event: "gateway_stopped" }, "the gateway has stopped");
   }
