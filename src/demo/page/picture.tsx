@@ -8,6 +8,7 @@ const gapPx = 10; // Between lanes.
 const footPx = 22; // The time.
 const labelPx = 6.4; // What a character of a label takes, about.
 const emptyLanePx = 26;
+const labelledMax = 14; // More bars than this are a pattern to look at, and not a text to read.
 
 /** The three parties from top to bottom, time from left to right. */
 export function Picture({ payment }: { readonly payment: PaymentView }) {
@@ -178,33 +179,50 @@ function Bars(props: {
         const barWidth = Math.max(4, axis.x(bar.to) - x);
         const y = at.y(bar);
         const textPx = bar.label.length * labelPx + 10;
-        const isInside = barWidth >= textPx;
-        const nextX = Math.min(
-          width,
-          ...bars
-            .filter(({ row, from }) => row === bar.row && from > bar.from)
-            .map(({ from }) => axis.x(from)),
+        const others = bars.filter(({ row, id }) => row === bar.row && id !== bar.id);
+        const freeFrom = Math.max(
+          0,
+          ...others.filter(({ to }) => to <= bar.from).map(({ to }) => axis.x(to)),
         );
-        const hasRoom = at.barPx >= 13 && (isInside || x + barWidth + textPx < nextX);
+        const freeTo = Math.min(
+          width,
+          ...others.filter(({ from }) => from > bar.from).map(({ from }) => axis.x(from)),
+        );
+        const place =
+          bars.length > labelledMax ? "nowhere" : placeOf({ x, barWidth, textPx, freeFrom, freeTo });
         return (
           <g key={bar.id} class={`bar ${bar.tone}${bar.isOpen ? " open" : ""}`}>
             <rect x={x} y={y} width={barWidth} height={at.barPx} rx={Math.min(4, at.barPx / 3)}>
               <title>{`${bar.label}, ${bar.to - bar.from} ms`}</title>
             </rect>
-            {hasRoom ? (
+            {place === "nowhere" ? null : (
               <text
-                class={isInside ? "inside" : "beside"}
-                x={isInside ? x + 6 : x + barWidth + 5}
+                class={place === "inside" ? "inside" : "beside"}
+                x={place === "inside" ? x + 6 : place === "right" ? x + barWidth + 5 : x - 5}
                 y={y + at.barPx / 2 + 4}
+                text-anchor={place === "left" ? "end" : "start"}
               >
                 {bar.label}
               </text>
-            ) : null}
+            )}
           </g>
         );
       })}
     </g>
   );
+}
+
+function placeOf(room: {
+  readonly x: number;
+  readonly barWidth: number;
+  readonly textPx: number;
+  readonly freeFrom: number;
+  readonly freeTo: number;
+}): "inside" | "right" | "left" | "nowhere" {
+  const { x, barWidth, textPx, freeFrom, freeTo } = room;
+  if (barWidth >= textPx) return "inside";
+  if (x + barWidth + textPx < freeTo) return "right";
+  return x - textPx > freeFrom ? "left" : "nowhere";
 }
 
 function Coin({ x, y, lane: { barPx } }: { readonly x: number; readonly y: number; readonly lane: Lane }) {
