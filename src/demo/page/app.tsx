@@ -1,4 +1,4 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { Bill, Verdict } from "./bill.tsx";
 import { Checkout } from "./checkout.tsx";
 import { History } from "./history.tsx";
@@ -9,6 +9,8 @@ import { type Choice, usePurchase } from "./purchases.ts";
 import { Story } from "./story.tsx";
 
 const firstChoice: Choice = { scenario: "response-lost", isProtected: true, amount: 2_000 };
+
+const narrow = "(max-width: 860px)";
 
 export function App() {
   const playground = usePlayground();
@@ -43,6 +45,11 @@ export function App() {
     begin();
     await fetch("/api/reset", { method: "POST" });
   };
+  // On a phone the result is below the button.
+  const result = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (screen.order !== undefined && matchMedia(narrow).matches) result.current?.scrollIntoView();
+  }, [screen.order]);
   // Whoever loads the page again wants to see what happened last.
   const latest = payments.at(-1)?.order;
   useEffect(() => {
@@ -61,7 +68,7 @@ export function App() {
           onNew={begin}
           isConnected={playground.isConnected}
         />
-        <div class="result">
+        <div class="result" ref={result}>
           {payment === undefined ? (
             <Invitation />
           ) : (

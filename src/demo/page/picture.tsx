@@ -48,14 +48,9 @@ function Lanes(props: { readonly scene: Scene; readonly width: number; readonly 
       aria-label={`${scene.requests.length} requests from the app, ${scene.handlers.length} executed by the API, ${scene.charges.length} charges by the provider. What happened is told below in words.`}
     >
       <Grid axis={axis} height={height} />
-      <LaneFrame name="Customer's app" top={client.top} bottom={client.bottom} width={width} />
-      <LaneFrame
-        name={isProtected ? "Payments API, behind Latchkey" : "Payments API, unprotected"}
-        top={api.top}
-        bottom={api.bottom}
-        width={width}
-      />
-      <LaneFrame name="Payment provider" top={provider.top} bottom={provider.bottom} width={width} />
+      {[client, api, provider].map(({ top, bottom }) => (
+        <rect key={top} class="lane" x={0} y={top} width={width} height={bottom - top - gapPx / 2} rx={6} />
+      ))}
       {scene.outages.map(({ from, to }) => (
         <g key={from} class="outage">
           <rect
@@ -97,6 +92,11 @@ function Lanes(props: { readonly scene: Scene; readonly width: number; readonly 
           <text x={axis.x(at)} y={provider.top + headPx + 16} text-anchor="middle">
             ?
           </text>
+          {axis.x(at) + 130 > width ? null : (
+            <text class="beside" x={axis.x(at) + 13} y={provider.top + headPx + 16}>
+              the reconciler asks
+            </text>
+          )}
         </g>
       ))}
       <Bars bars={scene.requests} lane={client} axis={axis} width={width} />
@@ -107,6 +107,12 @@ function Lanes(props: { readonly scene: Scene; readonly width: number; readonly 
         if (bar === undefined) return null;
         return <Coin key={call} x={axis.x(at)} y={provider.y(bar) + provider.barPx / 2} lane={provider} />;
       })}
+      <LaneName name="Customer's app" lane={client} />
+      <LaneName
+        name={isProtected ? "Payments API, behind Latchkey" : "Payments API, unprotected"}
+        lane={api}
+      />
+      <LaneName name="Payment provider" lane={provider} />
     </svg>
   );
 }
@@ -127,20 +133,12 @@ function lane(top: number, bars: readonly Bar[]): Lane {
   return { top, bottom, barPx, y: ({ row }) => top + headPx + row * rowPx };
 }
 
-function LaneFrame(props: {
-  readonly name: string;
-  readonly top: number;
-  readonly bottom: number;
-  readonly width: number;
-}) {
-  const { name, top, bottom, width } = props;
+/** Drawn last, so that nothing crosses it. */
+function LaneName({ name, lane: { top } }: { readonly name: string; readonly lane: Lane }) {
   return (
-    <g class="lane">
-      <rect x={0} y={top} width={width} height={bottom - top - gapPx / 2} rx={6} />
-      <text x={8} y={top + 15}>
-        {name}
-      </text>
-    </g>
+    <text class="lane-name" x={8} y={top + 15}>
+      {name}
+    </text>
   );
 }
 
