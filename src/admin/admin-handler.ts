@@ -3,7 +3,9 @@ import { ConfigError } from "../core/errors.ts";
 import { readNodeBody } from "../http/node-request.ts";
 import { RequestAbortedError, splitTarget } from "../http/request.ts";
 import type { Latchkey } from "../latchkey.ts";
+import { reportActivity } from "./activity/activity.ts";
 import { Administration, type AdministrationOptions } from "./administration.ts";
+import { LiveEvents, type LiveSource } from "./live.ts";
 import { type Operator, Operators } from "./operators.ts";
 import { Refusal, refusalOf } from "./refusal.ts";
 import { readQuery } from "./requests.ts";
@@ -17,14 +19,16 @@ export interface AdminOptions extends AdministrationOptions {
   readonly path?: string | undefined;
   /** Whether the console is served too; it is if left out. */
   readonly console?: boolean | undefined;
-  /** What this process is called among the others; `admin` if left out. */
+  /** What this process is called among the others, unless it has said so itself; `admin` if left out. */
   readonly role?: string | undefined;
+  /** Events from elsewhere that are to be shown too, such as those of a child process. */
+  readonly events?: LiveSource | undefined;
 }
 
 /** Answers requests, on any path that it is mounted on. */
 export interface AdminHandler {
   (req: IncomingMessage, res: ServerResponse): Promise<void>;
-  /** Ends what is still being streamed. */
+  /** Ends what is still being streamed, and tells the last of this process's activity. */
   close(): Promise<void>;
 }
 
@@ -43,6 +47,8 @@ export function adminHandler<Tx>(latchkey: Latchkey<Tx>, options: AdminOptions):
   }
   const administration = new Administration(latchkey as Latchkey, options);
   const known = new Operators(operators, latchkey.engine.runtime);
+  const reporting = reportActivity(latchkey, { role: options.role });
+  const live = new LiveEvents(latchkey as Latchkey, reporting, options.events);
   let page = hasConsole ? StaticFiles.in(pageFolder) : undefined;
 
   async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
@@ -74,7 +80,9 @@ export function adminHandler<Tx>(latchkey: Latchkey<Tx>, options: AdminOptions):
       }
       body = await jsonBody(req, res);
     }
-    writeJson(res, 200, await route.answer({ administration, operator, query, body }));
+    const stream = () => live.stream(req, res);
+    const view = await route.answer({ administration, operator, query, body, stream });
+    if (view !== undefined) writeJson(res, 200, view);
   }
 
   function servePage(path: string, req: IncomingMessage, res: ServerResponse): void {
@@ -113,7 +121,12 @@ export function adminHandler<Tx>(latchkey: Latchkey<Tx>, options: AdminOptions):
     }
   }
 
-  return Object.assign(handle, { close: async () => {} });
+  async function close(): Promise<void> {
+    live.close();
+    await reporting.stop();
+  }
+
+  return Object.assign(handle, { close });
 }
 
 /** Beside this folder in the package, and where the build puts it from the sources. */

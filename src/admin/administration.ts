@@ -6,19 +6,19 @@ import type { Latchkey } from "../latchkey.ts";
 import type { Busted } from "../operation/busting.ts";
 import type { ListRequest } from "../operation/looking.ts";
 import type { RequestName } from "../operation/request-name.ts";
+import { type ActivityQuery, ActivityReader } from "./activity/reader.ts";
 import { cursorOf, idIn } from "./cursor.ts";
 import { type Responses, recordDetailView, recordView, shownText } from "./record-view.ts";
-import {
-  type ActivityView,
-  type AuditPageView,
-  activitySeries,
-  type BustBody,
-  type DeadLetterPageView,
-  type RecordDetailView,
-  type RecordPageView,
-  type RequeueBody,
-  type ResolveBody,
-  type StatsView,
+import type {
+  ActivityView,
+  AuditPageView,
+  BustBody,
+  DeadLetterPageView,
+  RecordDetailView,
+  RecordPageView,
+  RequeueBody,
+  ResolveBody,
+  StatsView,
 } from "./views.ts";
 
 export interface AdministrationOptions {
@@ -53,6 +53,7 @@ export type Resolved = ResolveAnswer | { readonly kind: "still-unknown" };
 export class Administration {
   readonly #latchkey: Latchkey;
   readonly #responses: Responses;
+  readonly #reader: ActivityReader;
 
   constructor(latchkey: Latchkey, options: AdministrationOptions = {}) {
     const { responses = "shown" } = options;
@@ -61,6 +62,7 @@ export class Administration {
     }
     this.#latchkey = latchkey;
     this.#responses = responses;
+    this.#reader = new ActivityReader(latchkey);
   }
 
   async records(query: RecordsQuery = {}): Promise<RecordPageView> {
@@ -79,16 +81,20 @@ export class Administration {
     const { record, now } = await this.#latchkey.inspect(of);
     if (record === undefined) return undefined;
     const { scope, key } = record;
-    const audit = await this.#latchkey.audit({ scope, key, limit: timelineEntriesMax });
-    return recordDetailView(record, { audit, duplicates: null, now, responses: this.#responses });
+    const [audit, duplicates] = await Promise.all([
+      this.#latchkey.audit({ scope, key, limit: timelineEntriesMax }),
+      this.#reader.duplicates({ scope, key }),
+    ]);
+    return recordDetailView(record, { audit, duplicates, now, responses: this.#responses });
   }
 
   async stats(): Promise<StatsView> {
     const { engine, store } = this.#latchkey;
-    const [running, unknown, outbox] = await Promise.all([
+    const [running, unknown, outbox, processes] = await Promise.all([
       this.#running(),
       engine.ask("counts", () => store.unknownCounts()),
       store.outbox === undefined ? null : this.#latchkey.outboxCounts(),
+      this.#reader.processes(),
     ]);
     const { breaker } = this.#latchkey.health();
     return {
@@ -97,19 +103,12 @@ export class Administration {
       running: running.count,
       unknown,
       outbox,
-      processes: [],
+      processes,
     };
   }
 
-  async activity(query: { readonly windowMs: number; readonly stepMs: number }): Promise<ActivityView> {
-    const { windowMs, stepMs } = query;
-    const { now } = await this.#latchkey.store.notes.read(["activity"]);
-    const zeros = Array<number>(windowMs / stepMs).fill(0);
-    return {
-      from: Math.floor((now - windowMs) / stepMs + 1) * stepMs,
-      stepMs,
-      series: Object.fromEntries(activitySeries.map((name) => [name, zeros])) as ActivityView["series"],
-    };
+  activity(query: ActivityQuery): Promise<ActivityView> {
+    return this.#reader.activity(query);
   }
 
   async deadLetters({ limit = rowsDefault, cursor }: PageQuery = {}): Promise<DeadLetterPageView> {

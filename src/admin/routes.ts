@@ -1,19 +1,17 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
 import { StoreRefusedError, UnreadableError } from "../core/errors.ts";
 import type { Administration } from "./administration.ts";
+import { openApi } from "./openapi.ts";
 import type { Operator } from "./operators.ts";
 import { Refusal } from "./refusal.ts";
 import { activityWindows, bodies, queries, readBody, readQuery, type Schema } from "./requests.ts";
 import type { BustBody, BustedView, RequeuedView, ResolveBody, ResolvedView, SessionView } from "./views.ts";
 
-/** One endpoint of the admin API. */
+/** One endpoint of the admin API. One that takes a body changes something. */
 export interface Route {
   readonly method: "GET" | "POST";
-  /** What is asked for, as the OpenAPI document names it. */
   readonly query: Schema;
-  /** What is sent. An endpoint that takes a body changes something. */
   readonly body?: Schema;
-  /** Answers with what is sent as JSON. */
+  /** What is sent as JSON; undefined from an endpoint that answers in its own way. */
   answer(asked: Asked): Promise<unknown>;
 }
 
@@ -25,16 +23,11 @@ export interface Asked {
   readonly query: string;
   /** As parsed from JSON. */
   readonly body: unknown;
+  /** Answers with what happens, from now on. */
+  stream(): void;
 }
 
-/** Endpoints that answer in their own way. */
-export interface StreamRoute {
-  readonly method: "GET";
-  readonly query: Schema;
-  stream(req: IncomingMessage, res: ServerResponse): void;
-}
-
-/** Every endpoint that answers with JSON, by its path. */
+/** Every endpoint, by its path. */
 export const routes: ReadonlyMap<string, Route> = new Map<string, Route>([
   [
     "/api/session",
@@ -108,6 +101,17 @@ export const routes: ReadonlyMap<string, Route> = new Map<string, Route>([
       answer: ({ administration, query }) => goneOn(administration.audit(readQuery(queries.audit, query))),
     },
   ],
+  [
+    "/api/events",
+    {
+      method: "GET",
+      query: queries.none,
+      async answer({ stream }) {
+        stream();
+      },
+    },
+  ],
+  ["/openapi.json", { method: "GET", query: queries.none, answer: async () => openApi }],
   [
     "/api/record/resolve",
     {

@@ -39,9 +39,9 @@ export function clientOf(url: string): AdminClient {
   return {
     url,
     ask,
-    async get(path) {
+    async get<View>(path: string) {
       const response = await ask(path);
-      const body = await response.json();
+      const body = (await response.json()) as View;
       if (response.status !== 200) throw new Error(`${path}: ${response.status} ${JSON.stringify(body)}`);
       return body;
     },
