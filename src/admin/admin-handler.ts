@@ -136,7 +136,7 @@ const pageFolder = new URL(
 );
 
 /** Nothing is loaded from elsewhere, framed by others or told to them, whatever a record holds. */
-const strictHeaders: readonly (readonly [name: string, value: string])[] = [
+export const strictHeaders: readonly (readonly [name: string, value: string])[] = [
   [
     "content-security-policy",
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
