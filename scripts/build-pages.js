@@ -1,7 +1,6 @@
 // Bundles the pages for the browser: the console and the playground. Each only if something has changed since.
 import { existsSync, readdirSync, rmSync, statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { build } from "vite";
 
 const path = (/** @type {string} */ name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
 
@@ -19,6 +18,8 @@ for (const { source, output } of pages) {
   const newest = Math.max(...[source, ...shared].map((name) => changedAt(path(name))));
   const marker = path(`${output}/index.html`);
   if (existsSync(marker) && statSync(marker).mtimeMs > newest) continue;
+  // Loading it takes a second, which nobody has to wait for if nothing has changed.
+  const { build } = await import("vite");
   rmSync(path(output), { recursive: true, force: true });
   await build({
     configFile: false,

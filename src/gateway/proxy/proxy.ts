@@ -163,6 +163,11 @@ class ReverseProxy {
     await this.#pool.destroy();
   }
 
+  /** Takes no more, lets everything under way end in its own time, and then closes the connections to upstream. */
+  async retire(): Promise<void> {
+    await this.#pool.close();
+  }
+
   #dispatch(
     req: IncomingMessage,
     body: IncomingMessage | Uint8Array | null,

@@ -19,8 +19,11 @@ export function keyOf(item: Item): ItemKey {
 
 /** A record is alone under its partition key, so that DynamoDB can spread records as it likes. */
 export function recordKey(id: RecordId): ItemKey {
-  return { pk: `record#${nameOf(id)}`, sk: "record" };
+  return { pk: `record#${nameOf(id)}`, sk: recordSk };
 }
+
+/** What nothing but a record is sorted by. */
+export const recordSk = "record";
 
 /** A note is alone under its partition key, as a record is. */
 export function noteKey(name: string): ItemKey {

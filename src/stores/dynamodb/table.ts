@@ -8,6 +8,9 @@ import {
   PutItemCommand,
   QueryCommand,
   type QueryCommandInput,
+  ScanCommand,
+  type ScanCommandInput,
+  type ScanCommandOutput,
   type TransactWriteItem,
   TransactWriteItemsCommand,
   type Update,
@@ -106,6 +109,11 @@ export class Table {
       yield page.Items ?? [];
       start = page.LastEvaluatedKey;
     } while (start !== undefined);
+  }
+
+  /** One page of all items, in no order. */
+  async scan(input: Omit<ScanCommandInput, "TableName">): Promise<ScanCommandOutput> {
+    return this.#ask(() => this.#client.send(new ScanCommand({ ...input, TableName: this.name })));
   }
 
   putInput(item: Item, condition: Condition) {

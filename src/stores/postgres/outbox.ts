@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import { auditReasons } from "../../core/audit.ts";
 import type { DeadMessage, Delivery, Message, NewMessage, Outbox, OutboxCounts } from "../../core/outbox.ts";
 import type { RecordId } from "../../core/record.ts";
 import type { Watchers } from "../watchers.ts";
@@ -71,8 +72,12 @@ export class PostgresOutbox implements Outbox {
     return rows.map((row) => ({ ...messageOf(row), error: row.error, diedAt: row.died }));
   }
 
-  async requeue(ids: readonly string[]): Promise<number> {
-    const { revived } = await this.#queries.one<{ revived: number }>(statements.requeue, [arrayLiteral(ids)]);
+  async requeue(ids: readonly string[], by: string): Promise<number> {
+    const { revived } = await this.#queries.one<{ revived: number }>(statements.requeue, [
+      arrayLiteral(ids),
+      by,
+      auditReasons.requeued,
+    ]);
     return revived;
   }
 

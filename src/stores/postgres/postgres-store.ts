@@ -16,9 +16,11 @@ import type {
   ForgetCounts,
   ForgetOptions,
   Lease,
+  ListQuery,
   PhaseCommit,
   Reading,
   ReapCounts,
+  RecordPage,
   RenewAnswer,
   Reservation,
   ReserveRequest,
@@ -38,6 +40,7 @@ import { Watchers } from "../watchers.ts";
 import { bust, bustedName, bustGeneration, everythingBusted } from "./busting.ts";
 import { type Calls, gatheredCalls, plainCalls } from "./calls.ts";
 import type { Database } from "./database.ts";
+import { list } from "./listing.ts";
 import { PostgresNotes } from "./notes.ts";
 import { checkedOptions, type PostgresStoreOptions } from "./options.ts";
 import { PostgresOutbox } from "./outbox.ts";
@@ -67,6 +70,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
   readonly #queries: Queries;
   readonly #calls: Calls;
   readonly #reaper: Reaper;
+  readonly #partitioned: boolean;
   readonly #watchers = new Watchers();
   readonly #bustListeners = new BustListeners();
   readonly #lost = new Set<() => void>();
@@ -78,6 +82,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
   constructor(database: Database<Tx>, options: PostgresStoreOptions, { aloneMax } = { aloneMax: 1 }) {
     const { lock, listen, partitioned, groupCommit } = checkedOptions(options);
     this.#database = database;
+    this.#partitioned = partitioned;
     this.#queries = new Queries(database);
     this.notes = new PostgresNotes(this.#queries);
     const reserveStatement = partitioned ? reserveInPartitions : statements.reserve;
@@ -112,6 +117,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
       storeClock: true,
       durability: "server",
       responseBytesMax,
+      listing: "latest-first",
     };
   }
 
@@ -173,6 +179,10 @@ export class PostgresStore<Tx> implements Store<Tx> {
 
   bust(id: RecordId, said: Bust): Promise<BustAnswer> {
     return bust(this.#queries, id, said);
+  }
+
+  list(query: ListQuery): Promise<RecordPage> {
+    return list(this.#queries, query, { partitioned: this.#partitioned });
   }
 
   audit(query: AuditQuery): Promise<readonly AuditEntry[]> {

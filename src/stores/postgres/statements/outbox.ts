@@ -1,3 +1,4 @@
+import { audited } from "./audit.ts";
 import { fromNow, milliseconds, now } from "./sql.ts";
 
 const isWaiting = (m: string) => `${m}.delivered_at IS NULL AND ${m}.died_at IS NULL`;
@@ -126,12 +127,24 @@ WHERE m.died_at IS NOT NULL AND m.id > coalesce($2::text::bigint, 0)
 ORDER BY m.id
 LIMIT $1::int`;
 
-/** $1 ids: an array literal */
+/**
+ * The row is locked before it is looked at, since only what it was before tells how many deliveries had failed.
+ *
+ * $1 ids: an array literal, $2 who, $3 why
+ */
 export const requeue = `
-WITH revived AS (
-  UPDATE latchkey_outbox SET died_at = NULL, error = NULL, attempts = 0, due_at = ${now}
+WITH dead AS (
+  SELECT id, attempts FROM latchkey_outbox
   WHERE id = ANY($1::text::bigint[]) AND died_at IS NOT NULL
-  RETURNING 1
+  ORDER BY id
+  FOR UPDATE
+),
+revived AS (
+  UPDATE latchkey_outbox AS m SET died_at = NULL, error = NULL, attempts = 0, due_at = ${now}
+  FROM dead WHERE m.id = dead.id
+  RETURNING coalesce(m.scope, '') AS scope, m.message_key AS key, dead.attempts AS fence
+),
+trail AS (${audited("revived", { from: "'dead_letter'", to: "'requeued'", by: "$2", reason: "$3" })}
 )
 SELECT count(*)::int AS revived FROM revived`;
 

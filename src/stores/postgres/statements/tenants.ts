@@ -2,10 +2,13 @@ import { isSettled } from "./reaping.ts";
 import { channel, milliseconds, now } from "./sql.ts";
 
 /**
- * What belongs to the tenant of $1: its own scope, and all that begin with it and a space. One range of the index, which
- * is sorted by bytes: '!' is what follows the space. A scope may hold whatever means something in a pattern.
+ * What belongs to a tenant: its own scope, and all that begin with it and a space. One range of the index, which is sorted
+ * by bytes: '!' is what follows the space. A scope may hold whatever means something in a pattern.
  */
-const isTenants = "scope >= $1 AND scope < $1 || '!' AND (scope = $1 OR starts_with(scope, $1 || ' '))";
+export const isOfTenant = (tenantScope: string) =>
+  `scope >= ${tenantScope} AND scope < ${tenantScope} || '!' AND (scope = ${tenantScope} OR starts_with(scope, ${tenantScope} || ' '))`;
+
+const isTenants = isOfTenant("$1");
 
 const isOver = `(state = 'expired' OR (${isSettled}))`;
 
