@@ -87,8 +87,8 @@ const pathRules: readonly (readonly [RegExp, string])[] = [
 
 function fieldRefusal(req: IncomingMessage): string | undefined {
   const { headers, method } = req;
-  const host = hostRefusal(req);
-  if (host !== undefined) return host;
+  const first = hostRefusal(req) ?? repeatedField(req);
+  if (first !== undefined) return first;
   const encoding = headers["transfer-encoding"];
   if (encoding !== undefined) {
     if (headers["content-length"] !== undefined) return bothLengths;
@@ -112,18 +112,29 @@ function fieldRefusal(req: IncomingMessage): string | undefined {
 
 const bothLengths = "The request has both a Content-Length and a Transfer-Encoding. Send one.";
 
-function hostRefusal({ headers, rawHeaders, httpVersion }: IncomingMessage): string | undefined {
+function hostRefusal({ headers, httpVersion }: IncomingMessage): string | undefined {
   const { host } = headers;
   if (host === undefined)
     return httpVersion === "1.0" ? undefined : "The request has no Host field. Send one.";
-  if (!hostPattern.test(host)) return "The Host field is not a host and a port. Send one that is.";
-  let hosts = 0;
-  for (let index = 0; index < rawHeaders.length; index += 2) {
-    const name = rawHeaders[index] as string;
-    if (name.length === 4 && name.toLowerCase() === "host") hosts += 1;
-  }
-  return hosts > 1 ? "The request has two Host fields. Send one." : undefined;
+  return hostPattern.test(host) ? undefined : "The Host field is not a host and a port. Send one that is.";
 }
+
+/** Of these Node knows the first, and who knows which one upstream goes by: another caller's, perhaps. */
+function repeatedField({ rawHeaders }: IncomingMessage): string | undefined {
+  const seen = new Set<string>();
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const spelling = rawHeaders[index] as string;
+    const { length } = spelling;
+    if (length !== 4 && length !== 12 && length !== 13) continue;
+    const name = spelling.toLowerCase();
+    if (!singleNames.has(name)) continue;
+    if (seen.has(name)) return `The request has two ${name} fields. Send one.`;
+    seen.add(name);
+  }
+  return undefined;
+}
+
+const singleNames: ReadonlySet<string> = new Set(["host", "content-type", "authorization"]);
 
 const hostPattern = /^(?:[\w.~-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i;
 
