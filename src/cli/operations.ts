@@ -98,12 +98,24 @@ export async function recordNamed(
       "keys are hashed together with their scope, so that a key alone finds nothing: add --tenant or --scope",
     );
   }
-  const of = scope === undefined ? await inOneScope(administration, key, tenant) : { scope, key };
-  const record = of === undefined ? undefined : await administration.record(of);
+  const record = await found(administration, key, { tenant, scope });
   if (record !== undefined) return record;
   const where =
     scope === undefined ? (tenant === undefined ? "" : ` of tenant ${tenant}`) : ` in scope ${scope}`;
   throw notFound(`there is no record for the key ${visible(key)}${visible(where)}`);
+}
+
+async function found(
+  administration: Administration,
+  key: string,
+  { tenant, scope }: ValuesOf<typeof recordOptions>,
+): Promise<RecordDetailView | undefined> {
+  if (scope !== undefined) return administration.record({ scope, key });
+  // Most keys belong to the tenant itself, and are found without looking through anything.
+  const own = tenant === undefined ? undefined : await administration.record({ tenant, key });
+  if (own !== undefined) return own;
+  const of = await inOneScope(administration, key, tenant);
+  return of === undefined ? undefined : administration.record(of);
 }
 
 /** A key may have been used by several tenants, and on several endpoints of one. */
