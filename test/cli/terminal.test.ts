@@ -21,17 +21,17 @@ beforeAll(async () => {
 });
 afterAll(() => latchkey.remove());
 
-const escape = "\u001b[";
+const colour = "\u001b[";
 
 describe("colours", () => {
   it("are for terminals alone, and not where NO_COLOR is set", async () => {
     const painted = await latchkey.inTerminal(["list"], { env });
-    expect(painted.stdout).toContain(`${escape}31munknown`);
+    expect(painted.stdout).toContain(`${colour}31munknown`);
     const plain = await latchkey.inTerminal(["list"], { env: { ...env, NO_COLOR: "1" } });
     expect(plain.stdout).toMatch(/unknown/);
-    expect(plain.stdout).not.toContain(escape);
+    expect(plain.stdout).not.toContain(colour);
     const piped = await latchkey.run(["list"], { env });
-    expect(piped.stdout).not.toContain(escape);
+    expect(piped.stdout).not.toContain(colour);
     const json = await latchkey.inTerminal(["list", "--json"], { env });
     expect(JSON.parse(json.stdout).records).toHaveLength(4);
   });
