@@ -80,7 +80,8 @@ export type ResponseView =
       readonly kind: "omitted";
       readonly status: number;
       readonly bodyBytes: number | null;
-      readonly because: "too-large" | "not-redactable" | "shredded" | "hidden";
+      /** `sealed`: this process was not given the keys. */
+      readonly because: "too-large" | "not-redactable" | "shredded" | "hidden" | "sealed";
     };
 
 export interface TimelineEntry {
@@ -216,6 +217,33 @@ export interface BustBody extends RecordId {
 
 export interface RequeueBody {
   readonly ids: readonly string[];
+}
+
+/** The answers to the three, where something was changed; everything else is a {@link ProblemView}. */
+export interface ResolvedView {
+  readonly kind: "resolved";
+  readonly expiresAt: number;
+}
+
+export interface BustedView {
+  readonly kind: "busted";
+}
+
+export interface RequeuedView {
+  /** Fewer than were asked for, if some were not dead any more. */
+  readonly requeued: number;
+}
+
+/** What the admin API refuses with, as `application/problem+json`. */
+export interface ProblemView {
+  readonly type: string;
+  readonly title: string;
+  readonly status: number;
+  /** A sentence that says what to do. */
+  readonly detail: string;
+  readonly code: string;
+  /** Everything that is wrong with what was sent, each with where it is. */
+  readonly errors?: readonly { readonly at: string; readonly detail: string }[];
 }
 
 /** Who is asking, by the token that came with the request. */

@@ -18,6 +18,11 @@ export const problemKinds = {
     title: "The request does not say when it was first sent",
     retry: "same-key",
   },
+  "request-refused": {
+    status: 400,
+    title: "The request can be read in more than one way",
+    retry: "same-key",
+  },
   "body-ambiguous": { status: 400, title: "The body can be read in more than one way", retry: "same-key" },
   "tenant-missing": { status: 401, title: "The caller is not known", retry: "same-key" },
   "session-missing": { status: 401, title: "The session is not known", retry: "same-key" },
@@ -34,12 +39,25 @@ export const problemKinds = {
   "key-reused": { status: 422, title: "The key was used for another request", retry: "new-key" },
   "rate-limited": { status: 429, title: "Too many requests", retry: "same-key" },
   "handler-failed": { status: 500, title: "The request failed", retry: "same-key" },
+  "upstream-unanswered": {
+    status: 502,
+    title: "The service gave no answer that counts",
+    retry: "same-key",
+  },
+  "upstream-unreachable": { status: 503, title: "The service cannot be reached", retry: "same-key" },
+  "caller-unavailable": {
+    status: 503,
+    title: "It cannot be told right now who is calling",
+    retry: "same-key",
+  },
   "store-unavailable": {
     status: 503,
     title: "Idempotency cannot be guaranteed right now",
     retry: "same-key",
   },
+  "upstream-timeout": { status: 504, title: "The service did not answer in time", retry: "same-key" },
   "execution-timeout": { status: 504, title: "The request took too long", retry: "same-key" },
+  "loop-detected": { status: 508, title: "The request goes in circles", retry: "never" },
 } as const satisfies Record<string, ProblemKind>;
 
 export type ProblemCode = keyof typeof problemKinds;

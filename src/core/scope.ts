@@ -41,6 +41,15 @@ export function tenantScopeOf(scope: string): string {
   return end === -1 ? scope : scope.slice(0, end);
 }
 
+/**
+ * The tenant's part of a scope, for somebody who may have read it there or know the tenant's own name. Only a name with
+ * a percent sign can be taken for the other of the two.
+ */
+export function escapedTenantOf(text: string): string {
+  const isEscaped = /^(?:[!-$&-~]|%[0-9A-F]{2})+$/.test(text) && text.length <= tenantLengthMax;
+  return isEscaped ? text : escapedName(text, tenantLengthMax);
+}
+
 /** Whether a value can be a tenant: a string that is neither empty nor longer than {@link tenantLengthMax}. */
 export function isTenant(value: unknown): value is string {
   return typeof value === "string" && value.length > 0 && value.length <= tenantLengthMax;

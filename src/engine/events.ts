@@ -100,7 +100,7 @@ export type LatchkeyEvent =
       readonly how: "removed" | "shredded";
       readonly by: string;
     }
-  /** A worker's round that did something. */
+  /** A worker's round; one that found nothing to do has only zeros. */
   | { readonly type: "worker"; readonly worker: string; readonly counts: Readonly<Record<string, number>> }
   | { readonly type: "worker_error"; readonly worker: string; readonly error: unknown };
 

@@ -262,6 +262,15 @@ export class Execution {
     return this.#settling;
   }
 
+  /** Ends the lease of an execution that may have had its effect, which nobody here can know: whatever the policy says. */
+  suspend(reason: string): Promise<Settled> {
+    if (this.#settling === undefined) {
+      this.#outcomeIsKnown();
+      this.#settling = this.#settle(this.#suspension(reason));
+    }
+    return this.#settling;
+  }
+
   /** The store said that somebody else holds the key. */
   lose(reason: string): void {
     this.#abortWith(new LeaseLostError(`${reason}; stop, and do not act on the outside world any more`));

@@ -159,6 +159,22 @@ export class Exchange {
     await this.#execution.abandon(reason);
   }
 
+  /**
+   * Whoever was to execute the request gave no answer. It is released if it is certain that nothing began, and else
+   * suspended, for reconciliation to find out; the answer is `problem`, unless somebody else has the last word.
+   */
+  async unanswered(
+    outcome: "release" | "suspend",
+    reason: string,
+    problem: (context: AnswerContext) => HttpAnswer,
+  ): Promise<HttpAnswer> {
+    const execution = this.#execution;
+    const settled = await (outcome === "release" ? execution.abandon(reason) : execution.suspend(reason));
+    const hasLastWord = settled.kind === "lost" || settled.kind === "timedOut";
+    const finish = hasLastWord ? this.#finishFor(settled) : undefined;
+    return finish?.kind === "replace" ? finish.answer : problem(this.#context);
+  }
+
   /** The handler threw although it has answered. The answer counts, but the error must not vanish. */
   failedLate(error: unknown): void {
     const { scope, key } = this.#execution.lease;

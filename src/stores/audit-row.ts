@@ -1,5 +1,4 @@
-import type { AuditEntry } from "../core/audit.ts";
-import type { RecordState } from "../core/record.ts";
+import type { AuditEntry, AuditedState } from "../core/audit.ts";
 
 /** The audit entry that a row is, by the names of its columns; not every database calls its id and key the same. */
 export function auditEntryOf(
@@ -12,8 +11,8 @@ export function auditEntryOf(
     scope: row.scope as string,
     key: key as string,
     fence: row.fence as number,
-    from: row.from_state as RecordState,
-    to: row.to_state as RecordState,
+    from: row.from_state as AuditedState,
+    to: row.to_state as AuditedState,
     by: row.actor as string,
     reason: row.reason as string,
   };

@@ -17,19 +17,35 @@ export function latestFirst(one: Place, other: Place): number {
 
 /** As text that a client hands back unchanged. */
 export function cursorAt({ createdAt, scope, key }: Place): string {
-  return Buffer.from(JSON.stringify([createdAt, scope, key])).toString("base64url");
+  return cursorOf([createdAt, scope, key]);
 }
 
 export function placeOf(cursor: string): Place {
+  const [createdAt, scope, key] = partsOf(cursor);
+  if (Number.isSafeInteger(createdAt) && typeof scope === "string" && typeof key === "string") {
+    return { createdAt: createdAt as number, scope, key };
+  }
+  throw notAPlace();
+}
+
+/** Whatever a store needs to know of a place. */
+export function cursorOf(parts: readonly unknown[]): string {
+  return Buffer.from(JSON.stringify(parts)).toString("base64url");
+}
+
+/** What `cursorOf` was given, as far as anybody can tell: a client may have made it up, so each part is to be looked at. */
+export function partsOf(cursor: string): readonly unknown[] {
   try {
-    const [createdAt, scope, key] = JSON.parse(Buffer.from(cursor, "base64url").toString()) as unknown[];
-    if (Number.isSafeInteger(createdAt) && typeof scope === "string" && typeof key === "string") {
-      return { createdAt: createdAt as number, scope, key };
-    }
+    const parts: unknown = JSON.parse(Buffer.from(cursor, "base64url").toString());
+    if (Array.isArray(parts)) return parts;
   } catch {
     // Said below.
   }
-  throw new StoreRefusedError(
+  throw notAPlace();
+}
+
+export function notAPlace(): StoreRefusedError {
+  return new StoreRefusedError(
     "this is not where a list can go on: pass `next` of the page before, as it came",
   );
 }

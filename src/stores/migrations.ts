@@ -29,6 +29,11 @@ export function loadMigrations(folder: URL): Migration[] {
   });
 }
 
+/** As its file is called, and as people know it. */
+export function idOf({ id, name }: Pick<Migration, "id" | "name">): string {
+  return `${String(id).padStart(4, "0")}_${name}`;
+}
+
 /** Tables that a newer version changed may mean something that this one does not know. */
 export function refuseNewer(applied: ReadonlySet<number>, newestKnown: number): void {
   const newest = Math.max(0, ...applied);

@@ -36,31 +36,46 @@ export interface OpenStoreOptions {
  * ```
  */
 export async function openStore(url: string, options: OpenStoreOptions = {}): Promise<Store> {
+  return openers[kindOfUrl(url)](url, options);
+}
+
+export type StoreKind = "memory" | "sqlite" | "postgres" | "mysql" | "redis" | "redis-cluster" | "dynamodb";
+
+/** Which store a URL names. */
+export function kindOfUrl(url: string): StoreKind {
   const scheme = /^([a-z][a-z0-9+-]*):/i.exec(url)?.[1]?.toLowerCase();
-  const opener = scheme === undefined ? undefined : openers[scheme];
+  const kind = scheme === undefined ? undefined : kinds[scheme];
+  if (kind !== undefined) return kind;
   // The URL itself is not repeated, here or below: it may hold a password, and messages end in logs.
-  if (opener === undefined) {
-    throw new ConfigError(
-      `${scheme === undefined ? "a store's URL begins with its kind" : `there is no store for "${scheme}:" URLs`}: ` +
-        "use memory:, sqlite:./file.db, postgres://…, mysql://…, redis://…, redis-cluster://… or dynamodb://region/table",
-    );
-  }
-  return opener(url, options);
+  throw new ConfigError(
+    `${scheme === undefined ? "a store's URL begins with its kind" : `there is no store for "${scheme}:" URLs`}: ` +
+      "use memory:, sqlite:./file.db, postgres://…, mysql://…, redis://…, redis-cluster://… or dynamodb://region/table",
+  );
 }
 
 type Opener = (url: string, options: OpenStoreOptions) => Promise<Store>;
 
-const openers: Readonly<Record<string, Opener>> = {
+const kinds: Readonly<Record<string, StoreKind>> = {
+  memory: "memory",
+  sqlite: "sqlite",
+  postgres: "postgres",
+  postgresql: "postgres",
+  mysql: "mysql",
+  mariadb: "mysql",
+  redis: "redis",
+  rediss: "redis",
+  "redis-cluster": "redis-cluster",
+  "rediss-cluster": "redis-cluster",
+  dynamodb: "dynamodb",
+};
+
+const openers: Readonly<Record<StoreKind, Opener>> = {
   memory: openMemory,
   sqlite: openSqlite,
   postgres: openPostgres,
-  postgresql: openPostgres,
   mysql: openMysql,
-  mariadb: openMysql,
   redis: openRedis,
-  rediss: openRedis,
   "redis-cluster": openRedisCluster,
-  "rediss-cluster": openRedisCluster,
   dynamodb: openDynamodb,
 };
 
@@ -72,18 +87,28 @@ async function openMemory(url: string): Promise<Store> {
   return memoryStore();
 }
 
-async function openSqlite(url: string, options: OpenStoreOptions): Promise<Store> {
+/** The file that an SQLite store's URL names. */
+export function sqlitePath(url: string): string {
   // A file's path, not a host: only three slashes can be read as one.
   const path = url.slice("sqlite:".length).replace(/^\/\/(?=\/)/, "");
   if (path === "" || path.startsWith("//")) {
     throw new ConfigError("a SQLite store's URL names its file: sqlite:./file.db or sqlite:/folder/file.db");
   }
+  return path;
+}
+
+async function openSqlite(url: string, options: OpenStoreOptions): Promise<Store> {
+  const path = sqlitePath(url);
   const { sqliteStore } = await import("./sqlite/store.ts");
   return sqliteStore(path, options.sqlite);
 }
 
-async function openPostgres(url: string, options: OpenStoreOptions): Promise<Store> {
+export async function postgresPool(url: string) {
   const { Pool } = (await driver("pg", () => import("pg"))).default;
+  return new Pool({ connectionString: url });
+}
+
+async function openPostgres(url: string, options: OpenStoreOptions): Promise<Store> {
   const { migrate, postgresStore } = await import("./postgres/store.ts");
   const { engine = "postgres", partitioned = false } = options.postgres ?? {};
   if (options.migrate && partitioned) {
@@ -91,7 +116,7 @@ async function openPostgres(url: string, options: OpenStoreOptions): Promise<Sto
       'a partitioned table is made by migrate(pool, { partitioned: "day" | "hour" }) from latchkey/postgres: leave out migrate here',
     );
   }
-  const pool = new Pool({ connectionString: url });
+  const pool = await postgresPool(url);
   return opened({
     store: () => postgresStore(pool, options.postgres),
     prepare: options.migrate ? () => migrate(pool, { engine }) : undefined,
@@ -99,10 +124,14 @@ async function openPostgres(url: string, options: OpenStoreOptions): Promise<Sto
   });
 }
 
-async function openMysql(url: string, options: OpenStoreOptions): Promise<Store> {
+export async function mysqlPool(url: string) {
   const { createPool } = await driver("mysql2", () => import("mysql2/promise"));
+  return createPool(url.replace(/^mariadb:/i, "mysql:"));
+}
+
+async function openMysql(url: string, options: OpenStoreOptions): Promise<Store> {
   const { migrate, mysqlStore } = await import("./mysql/store.ts");
-  const pool = createPool(url.replace(/^mariadb:/i, "mysql:"));
+  const pool = await mysqlPool(url);
   return opened({
     store: () => mysqlStore(pool, options.mysql),
     prepare: options.migrate ? () => migrate(pool) : undefined,

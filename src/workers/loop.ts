@@ -41,10 +41,8 @@ export function loopOf<Counts extends CountsOf<Counts>>(options: LoopOptions<Cou
 
   async function round(stopping?: AbortSignal): Promise<Counts> {
     const counts = await options.runOnce(stopping);
-    const entries = Object.entries<number>(counts);
-    if (entries.some(([, count]) => count > 0)) {
-      events.emit({ type: "worker", worker: name, counts: Object.fromEntries(entries) });
-    }
+    // Also if it did nothing: whoever watches wants to know that it comes round.
+    if (events.areHeard) events.emit({ type: "worker", worker: name, counts: { ...counts } });
     return counts;
   }
 

@@ -97,7 +97,7 @@ export interface Application {
 export type Mount = "route" | "application" | "both" | "nowhere";
 
 /** Which adapter it is; exemptions are given by it, or by `parserFirst`. */
-export type Kind = "fetch" | "node" | "express" | "fastify" | "hono" | "koa";
+export type Kind = "fetch" | "node" | "express" | "fastify" | "hono" | "koa" | "gateway";
 
 export interface Framework {
   readonly name: string;

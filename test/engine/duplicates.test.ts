@@ -135,6 +135,7 @@ const withoutPush = (clock: { now(): number }) => {
     claimUnknown: store.claimUnknown.bind(store),
     resolve: store.resolve.bind(store),
     bust: store.bust.bind(store),
+    list: store.list.bind(store),
     audit: store.audit.bind(store),
     forgetTenant: store.forgetTenant.bind(store),
     unknownCounts: store.unknownCounts.bind(store),

@@ -8,7 +8,7 @@ import { leaseOf, nothingLeftOpen, request, useMysql } from "./mysql-support.ts"
 
 const files = useMysql();
 const folder = new URL("../../src/stores/mysql/migrations/", import.meta.url);
-const names = ["0001_records", "0002_notes_and_tenants"];
+const names = ["0001_records", "0002_notes_and_tenants", "0003_listing"];
 const scripts = names.map((name) => readFileSync(new URL(`${name}.sql`, folder), "utf8"));
 
 async function emptyPool(): Promise<Pool> {
@@ -76,9 +76,10 @@ describe("migrate", () => {
   });
 
   it("goes on after an interruption, wherever that was", async () => {
-    const [first = [], second = []] = scripts.map(statementsOf);
-    const statements = [...first, ...second];
-    for (const done of [1, 4, 5, 6, first.length - 1, statements.length - 1, statements.length]) {
+    const [first = [], second = [], third = []] = scripts.map(statementsOf);
+    const statements = [...first, ...second, ...third];
+    const [all, two] = [statements.length, first.length + second.length];
+    for (const done of [1, 4, 5, 6, first.length - 1, two - 1, two, two + 2, all - 1, all]) {
       const pool = await emptyPool();
       for (const statement of statements.slice(0, done)) await pool.query(statement);
       expect((await migrate(pool)).applied, `after ${done} statements`).toEqual(names);
@@ -118,7 +119,7 @@ describe("migrate", () => {
              lane, waiting_lane, topic, message_key, correlation_id, due_at, created_at, died_at, error, payload)
       VALUES (0, 0, 'rides', 'waits', 'request', 1, 1, NULL, NULL, '{}'),
              (0, NULL, 'rides', 'dead', 'request', 1, 1, 2, 'refused', '{}')`);
-    expect((await migrate(pool)).applied).toEqual(["0002_notes_and_tenants"]);
+    expect((await migrate(pool)).applied).toEqual(names.slice(1));
     const { outbox } = mysqlStore(pool);
     const old = { topic: "rides", scope: "", traceparent: null };
     const claimed = await outbox?.claim({ owner: "relay", limit: 10, leaseMs: 60_000 });

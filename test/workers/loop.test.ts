@@ -82,11 +82,14 @@ it("rests as long as it is asked to, in proportion to the time that its round to
   await ended;
 });
 
-it("tells what a round did, and nothing of one that did nothing", async () => {
+it("tells what a round did, also if that was nothing", async () => {
   const { loop, events } = worker({ rounds: [3, 0] });
   expect(await loop.runOnce()).toEqual({ done: 3 });
   expect(await loop.runOnce()).toEqual({ done: 0 });
-  expect(events).toEqual([{ type: "worker", worker: "sampler", counts: { done: 3 } }]);
+  expect(events).toEqual([
+    { type: "worker", worker: "sampler", counts: { done: 3 } },
+    { type: "worker", worker: "sampler", counts: { done: 0 } },
+  ]);
 });
 
 it("turns an error into an event, and waits twice as long each time, up to a minute", async () => {
@@ -100,8 +103,9 @@ it("turns an error into an event, and waits twice as long each time, up to a min
     expect(pause).toBeGreaterThanOrEqual(expected * 0.9);
     expect(pause).toBeLessThanOrEqual(expected * 1.1);
   }
-  expect(events[0]).toEqual({ type: "worker_error", worker: "sampler", error: broken });
-  expect(events).toHaveLength(12);
+  const errors = events.filter(({ type }) => type === "worker_error");
+  expect(errors[0]).toEqual({ type: "worker_error", worker: "sampler", error: broken });
+  expect(errors).toHaveLength(12);
   stop.abort();
   await ended;
 });
@@ -213,7 +217,8 @@ it("polls while it cannot listen, says so, and tries to listen again", async () 
   await clock.advance(5_000);
   expect(tries).toBe(3);
   expect(at.length).toBeGreaterThanOrEqual(5);
-  expect(events).toEqual(Array(2).fill({ type: "worker_error", worker: "sampler", error: broken }));
+  const errors = events.filter(({ type }) => type === "worker_error");
+  expect(errors).toEqual(Array(2).fill({ type: "worker_error", worker: "sampler", error: broken }));
   stop.abort();
   await ended;
 });

@@ -16,9 +16,11 @@ import type {
   ForgetOptions,
   HeartbeatAnswer,
   Lease,
+  ListQuery,
   PhaseCommit,
   Reading,
   ReapCounts,
+  RecordPage,
   RenewAnswer,
   Reservation,
   ReserveRequest,
@@ -38,6 +40,7 @@ import { Bodies, checkedPartBytes } from "./bodies.ts";
 import type { Context } from "./context.ts";
 import { forgetEverywhere } from "./forgetting.ts";
 import * as leases from "./leases.ts";
+import { list } from "./listing.ts";
 import { DynamoDbNotes } from "./notes.ts";
 import { DynamoDbOutbox } from "./outbox.ts";
 import { Records } from "./records.ts";
@@ -91,6 +94,7 @@ export class DynamoDbStore implements Store<DynamoWrites> {
       storeClock: false,
       durability: "server",
       responseBytesMax: bodies.responseBytesMax,
+      listing: "unordered",
     };
   }
 
@@ -147,6 +151,10 @@ export class DynamoDbStore implements Store<DynamoWrites> {
 
   bust(id: RecordId, bust: Bust): Promise<BustAnswer> {
     return upkeep.bust(this.#context, id, bust);
+  }
+
+  list(query: ListQuery): Promise<RecordPage> {
+    return list(this.#context, query);
   }
 
   audit(query: AuditQuery): Promise<readonly AuditEntry[]> {

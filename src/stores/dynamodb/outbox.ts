@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { StoreError } from "../../core/errors.ts";
 import type { DeadMessage, Delivery, Message, Outbox, OutboxCounts } from "../../core/outbox.ts";
+import { requeued } from "../requeued.ts";
+import { auditItem, nextAuditNumber } from "./audit.ts";
 import { LaneClaims, type Unit } from "./claims.ts";
 import { inParallel } from "./concurrency.ts";
 import type { Context } from "./context.ts";
@@ -115,7 +117,7 @@ export class DynamoDbOutbox implements Outbox {
     return letters.slice(0, limit);
   }
 
-  async requeue(ids: readonly string[]): Promise<number> {
+  async requeue(ids: readonly string[], by: string): Promise<number> {
     const now = this.#context.now();
     const places = [...new Set(ids)].flatMap((id) => parseId(id) ?? []);
     const dead = await this.#table.getAll(places.map((place) => messageKey(place, "dead")));
@@ -123,6 +125,7 @@ export class DynamoDbOutbox implements Outbox {
       this.#together([
         { Delete: this.#table.deleteInput(messageKey(message, "dead"), isThere) },
         this.#put(messageItem({ ...message, attempts: 0, due: now })),
+        this.#put(auditItem(requeued(message, { by, at: now }), nextAuditNumber(now))),
       ]),
     );
     return revived.filter(Boolean).length;

@@ -17,9 +17,11 @@ import type {
   ForgetOptions,
   HeartbeatAnswer,
   Lease,
+  ListQuery,
   PhaseCommit,
   Reading,
   ReapCounts,
+  RecordPage,
   RenewAnswer,
   Reservation,
   ReserveRequest,
@@ -169,6 +171,10 @@ export class LayeredStore<Tx> implements Store<Tx> {
 
   resolve(id: RecordId, fence: number, resolution: Resolution, by: string): Promise<ResolveAnswer> {
     return this.#truth.resolve(id, fence, resolution, by);
+  }
+
+  list(query: ListQuery): Promise<RecordPage> {
+    return this.#truth.list(query);
   }
 
   audit(query: AuditQuery): Promise<readonly AuditEntry[]> {

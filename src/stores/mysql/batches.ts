@@ -13,6 +13,15 @@ export function* batchesOf<K extends Key>(keys: readonly K[]): Generator<ReturnT
   }
 }
 
+/** Some at a time, as many as a power of two, so that few statements are prepared. */
+export function* powersOfTwo<T>(items: readonly T[]): Generator<readonly T[]> {
+  for (let start = 0; start < items.length; ) {
+    const size = Math.min(batchSize, 2 ** Math.floor(Math.log2(items.length - start)));
+    yield items.slice(start, start + size);
+    start += size;
+  }
+}
+
 /** Answers how many rows were changed by a statement that takes a list of keys. */
 export async function changeInBatches(
   database: Database,

@@ -1,10 +1,12 @@
 import { ConfigError, StoreError } from "../../core/errors.ts";
-import { loadMigrations, refuseNewer } from "../migrations.ts";
+import { idOf, loadMigrations, refuseNewer } from "../migrations.ts";
 import { Database, type MysqlPool, type PoolSession, type Session } from "./database.ts";
 
 export interface MigrateOptions {
   /** Changes nothing, and answers with what would be applied. */
   readonly dryRun?: boolean;
+  /** Called after each migration, with its name. */
+  readonly onApplied?: (name: string, place: { readonly done: number; readonly total: number }) => void;
 }
 
 export interface MigrateResult {
@@ -24,13 +26,13 @@ export interface MigrateResult {
  *
  * @example
  * ```ts
- * const { applied } = await migrate(pool); // ["0001_records", "0002_notes_and_tenants"], then []
+ * const { applied } = await migrate(pool); // ["0001_records", …, "0003_listing"], then []
  * ```
  */
 export async function migrate(pool: MysqlPool, options: MigrateOptions = {}): Promise<MigrateResult> {
   const known = loadMigrations(new URL("./migrations/", import.meta.url)).map(({ id, name, sql }) => ({
     id,
-    name: `${String(id).padStart(4, "0")}_${name}`,
+    name: idOf({ id, name }),
     sql,
   }));
   // Large tables, and whoever has the turn, may take long.
@@ -51,7 +53,7 @@ export async function migrate(pool: MysqlPool, options: MigrateOptions = {}): Pr
       const pending = known.filter(({ id }) => !before.has(id));
       if (options.dryRun === true)
         return { applied: [], pending: pending.map(({ name, sql }) => ({ name, sql })) };
-      await apply(session, pending, found.mode as string);
+      await apply(session, pending, found.mode as string, options.onApplied);
       return { applied: pending.map(({ name }) => name), pending: [] };
     } finally {
       // Where the connection is gone, so is its lock.
@@ -66,22 +68,41 @@ type Pending = readonly { readonly id: number; readonly name: string; readonly s
  * A procedure keeps the mode that it was created under: strict, so that nothing is ever cut off to fit, and without
  * modes that give quotes and operators another meaning.
  */
-async function apply(session: PoolSession, pending: Pending, modeBefore: string): Promise<void> {
+async function apply(
+  session: PoolSession,
+  pending: Pending,
+  modeBefore: string,
+  onApplied: MigrateOptions["onApplied"],
+): Promise<void> {
   if (pending.length === 0) return;
-  await session.connection.query(`SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'`);
+  await session.connection.query(strictMode);
   try {
     await session.connection.query(createMemory);
-    for (const { id, name, sql } of pending) {
+    for (const [index, { id, name, sql }] of pending.entries()) {
       // Not prepared: not everything that makes tables and procedures can be.
       for (const statement of statementsOf(sql)) await session.connection.query(statement);
       await session.change(remember, [id, name]);
       // Without autocommit it would be forgotten with the connection, and others would wait for it as long.
       await session.change("COMMIT");
+      onApplied?.(name, { done: index + 1, total: pending.length });
     }
   } finally {
     // Words and commas, as the server has told them.
     await session.connection.query(`SET SESSION sql_mode = '${modeBefore}'`);
   }
+}
+
+const strictMode = `SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'`;
+
+/** What the `mysql` command would have to be given to apply what is pending. */
+export function migrationScript(pending: MigrateResult["pending"]): string {
+  if (pending.length === 0) return "";
+  const steps = pending.map(({ name, sql }) => {
+    // Its number is what its name begins with; a name is letters, digits and underscores.
+    const remembered = `INSERT INTO latchkey_migrations (id, name) VALUES (${Number.parseInt(name, 10)}, '${name}');`;
+    return `-- ${name}\n${sql.trimEnd()}\nDELIMITER ;\n${remembered}\n`;
+  });
+  return [`${strictMode};`, `${createMemory};`, ...steps].join("\n");
 }
 
 const readPlace = "SELECT CAST(DATABASE() AS BINARY) AS place, CAST(@@SESSION.sql_mode AS BINARY) AS mode";

@@ -15,9 +15,11 @@ import type {
   ForgetCounts,
   ForgetOptions,
   Lease,
+  ListQuery,
   PhaseCommit,
   Reading,
   ReapCounts,
+  RecordPage,
   RenewAnswer,
   Reservation,
   ReserveRequest,
@@ -36,6 +38,7 @@ import { busting, reserving, resolving, settling } from "../moves.ts";
 import { type ColumnValue, wholeMs } from "../record-row.ts";
 import { audit } from "./audit.ts";
 import { type Database, type MysqlConnection, padded } from "./database.ts";
+import { list } from "./listing.ts";
 import { MysqlNotes } from "./notes.ts";
 import { MysqlOutbox } from "./outbox.ts";
 import { entryOf, finding, idOf, moveLocked } from "./records.ts";
@@ -73,6 +76,7 @@ export class MysqlStore implements Store<MysqlConnection> {
       storeClock: true,
       durability: "server",
       responseBytesMax,
+      listing: "latest-first",
     };
     this.#database = database;
     this.outbox = new MysqlOutbox(this.#database);
@@ -154,6 +158,10 @@ export class MysqlStore implements Store<MysqlConnection> {
 
   async bust(id: RecordId, bust: Bust): Promise<BustAnswer> {
     return moveLocked(this.#database, id, (entry, now) => busting(entry, bust, now));
+  }
+
+  async list(query: ListQuery): Promise<RecordPage> {
+    return list(this.#database, query);
   }
 
   async audit(query: AuditQuery): Promise<readonly AuditEntry[]> {

@@ -147,10 +147,24 @@ export const readDead = (limit: number) => `
    LIMIT ${limit}`;
 
 /** Parameters: the messages. */
+export const findDead = (list: string) => `
+  SELECT id AS number
+    FROM latchkey_outbox
+   WHERE id IN (${list}) AND died_at IS NOT NULL`;
+
+/** Parameters: the messages. */
+export const lockDead = (list: string) => `
+  SELECT ${now} AS clock, ${columns}
+    FROM latchkey_outbox FORCE INDEX (PRIMARY)
+   WHERE id IN (${list}) AND died_at IS NOT NULL
+   ORDER BY id
+     FOR UPDATE`;
+
+/** Parameters: the messages. */
 export const revive = (list: string) => `
   UPDATE latchkey_outbox FORCE INDEX (PRIMARY)
      SET died_at = NULL, error = NULL, attempts = 0, due_at = ${now}, waiting_lane = lane
-   WHERE id IN (${list}) AND died_at IS NOT NULL`;
+   WHERE id IN (${list})`;
 
 /** Parameters: for how long they are kept. */
 export const findDelivered = (limit: number) => `

@@ -1,10 +1,11 @@
 import type { DeadMessage, Delivery, Message, NewMessage, Outbox, OutboxCounts } from "../../core/outbox.ts";
 import { messageOf } from "../message-row.ts";
 import { type ColumnValue, wholeMs } from "../record-row.ts";
-import { batchesOf, batchSize, changeInBatches } from "./batches.ts";
+import { requeued } from "../requeued.ts";
+import { batchesOf, changeInBatches, powersOfTwo } from "./batches.ts";
 import { type Database, padded, type Row, type Session } from "./database.ts";
 import * as statements from "./outbox-statements.ts";
-import { digestOf } from "./records.ts";
+import { digestOf, insertAudit } from "./records.ts";
 
 /** Messages in the same database as the records, and in the transactions of the atomic phases. */
 export class MysqlOutbox implements Outbox {
@@ -56,13 +57,34 @@ export class MysqlOutbox implements Outbox {
     }));
   }
 
-  async requeue(ids: readonly string[]): Promise<number> {
-    return changeInBatches(this.#database, ids.filter(isNumber).map(Number), statements.revive);
+  async requeue(ids: readonly string[], by: string): Promise<number> {
+    const wanted = [...new Set(ids.filter(isNumber).map(Number))];
+    let revived = 0;
+    for (const batch of batchesOf(wanted)) revived += await this.#requeueSome(batch, by);
+    return revived;
   }
 
   async prune({ limit, retentionMs }: Parameters<Outbox["prune"]>[0]): Promise<number> {
     const found = await this.#database.read(statements.findDelivered(limit), [wholeMs(retentionMs)]);
     return changeInBatches(this.#database, numbersOf(found, "number"), statements.deleteMessages);
+  }
+
+  /** As for workers, the dead are looked for first, and then locked. */
+  async #requeueSome(wanted: List, by: string): Promise<number> {
+    const found = await this.#database.read(statements.findDead(wanted.list), wanted.values);
+    if (found.length === 0) return 0;
+    const dead = padded(numbersOf(found, "number"));
+    return this.#database.transaction(async (session) => {
+      const rows = await session.rows(statements.lockDead(dead.list), dead.values);
+      if (rows.length === 0) return 0;
+      const locked = padded(numbersOf(rows, "number"));
+      await session.change(statements.revive(locked.list), locked.values);
+      await insertAudit(
+        session,
+        rows.map((row) => requeued(messageOf(row.number, row), { by, at: Number(row.clock) })),
+      );
+      return rows.length;
+    });
   }
 
   async #claimLanes(owner: string, leaseMs: number): Promise<readonly number[]> {
@@ -87,12 +109,8 @@ const lanesPerClaim = 16;
 
 /** Writes messages down; must be called in the transaction that they belong to. */
 export async function insertMessages(session: Session, messages: readonly NewMessage[]): Promise<void> {
-  for (let start = 0; start < messages.length; ) {
-    // Powers of two, so that few statements are prepared.
-    const size = Math.min(batchSize, 2 ** Math.floor(Math.log2(messages.length - start)));
-    const batch = messages.slice(start, start + size);
-    await session.change(statements.insertMessages(size), batch.flatMap(messageRow));
-    start += size;
+  for (const some of powersOfTwo(messages)) {
+    await session.change(statements.insertMessages(some.length), some.flatMap(messageRow));
   }
 }
 

@@ -5,6 +5,7 @@ import { type IdempotencyRecord, type RecordId, recordIdText } from "../../core/
 import { encodeRequest } from "../../core/stored-request.ts";
 import type { Entry, Move, Moved } from "../moves.ts";
 import { type ColumnValue, moment, recordOf, rowOf } from "../record-row.ts";
+import { powersOfTwo } from "./batches.ts";
 import type { Database, Row, Session } from "./database.ts";
 import * as statements from "./statements.ts";
 
@@ -72,14 +73,22 @@ export async function write(
   const withRequest = isOver || request !== undefined;
   const body = withRequest ? [isOver ? null : (kept?.body ?? null)] : [];
   await session.change(statements.writeRecord({ withRequest }), [...columns, ...jobOf(to), ...body, id]);
-  if (audit !== undefined) await session.change(statements.insertAudit, auditRow(id, audit));
+  if (audit !== undefined) await insertAudit(session, [audit]);
 }
 
-function auditRow(
-  id: Buffer,
-  { at, scope, key, fence, from, to, by, reason }: Omit<AuditEntry, "id">,
-): ColumnValue[] {
-  return [at, id, digestOf(scope), scope, key, fence, from, to, by, reason];
+/** Must be called in the transaction of what it tells of. */
+export async function insertAudit(
+  session: Session,
+  entries: readonly Omit<AuditEntry, "id">[],
+): Promise<void> {
+  for (const some of powersOfTwo(entries)) {
+    await session.change(statements.insertAudit(some.length), some.flatMap(auditRow));
+  }
+}
+
+function auditRow(entry: Omit<AuditEntry, "id">): ColumnValue[] {
+  const { at, scope, key, fence, from, to, by, reason } = entry;
+  return [at, idOf(entry), digestOf(scope), scope, key, fence, from, to, by, reason];
 }
 
 /** Which worker comes for a record, and when. What waits to be resumed is found by that, and what is escalated by nobody. */

@@ -101,11 +101,11 @@ export const markExpired = (list: string) => `
          request_body = NULL, job = 'expired'
    WHERE id IN (${list}) AND job = 'settled' AND due_at <= ${now}`;
 
-/** Parameters: at, record id, scope's id, scope, key, fence, from, to, by, reason. */
-export const insertAudit = `
+/** Parameters of each: at, record id, scope's id, scope, key, fence, from, to, by, reason. */
+export const insertAudit = (count: number) => `
   INSERT INTO latchkey_audit (
          at, record_id, scope_id, scope, record_key, fence, from_state, to_state, actor, reason)
-  VALUES (${placeholders(10)})`;
+  VALUES ${Array.from({ length: count }, () => `(${placeholders(10)})`).join(", ")}`;
 
 export const readAudit = (where: string, limit: number) => `
   SELECT id AS number, at, scope, record_key, fence, from_state, to_state, actor, reason

@@ -3,7 +3,7 @@ import { Database, type MysqlConnection, type MysqlPool } from "./database.ts";
 import { MysqlStore, type MysqlStoreOptions } from "./mysql-store.ts";
 
 export type { MysqlConnection, MysqlPool } from "./database.ts";
-export { type MigrateOptions, type MigrateResult, migrate } from "./migrate.ts";
+export { type MigrateOptions, type MigrateResult, migrate, migrationScript } from "./migrate.ts";
 export type { MysqlStoreOptions } from "./mysql-store.ts";
 
 /**

@@ -1,9 +1,8 @@
 import { ConfigError } from "../../core/errors.ts";
-import { loadMigrations, refuseNewer } from "../migrations.ts";
+import { idOf, loadMigrations, refuseNewer } from "../migrations.ts";
 import { databaseOf, type Engine, type PostgresClient, type Query } from "./database.ts";
-import { migrateDistributed } from "./distributed/migrate.ts";
+import { migrateDistributed, pendingDistributed } from "./distributed/migrate.ts";
 import { checkEngine } from "./options.ts";
-import { createPartitions } from "./partitions.ts";
 import * as partitions from "./statements/partitions.ts";
 
 export interface MigrateOptions {
@@ -14,6 +13,14 @@ export interface MigrateOptions {
   readonly partitioned?: "day" | "hour";
   /** `distributed` makes the tables for `postgresStore(pool, { engine: "distributed" })`. */
   readonly engine?: Engine;
+  /** Called after each migration, with its name; all of it counts only once `migrate` has resolved. */
+  readonly onApplied?: (name: string, place: { readonly done: number; readonly total: number }) => void;
+}
+
+/** What has yet to be applied, and what `psql` would have to be given to apply it. */
+export interface PendingMigrations {
+  readonly pending: readonly { readonly name: string; readonly sql: string }[];
+  readonly script: string;
 }
 
 /**
@@ -30,74 +37,120 @@ export async function migrate(
   options: MigrateOptions = {},
 ): Promise<{ applied: string[] }> {
   const { partitioned, engine } = checked(options);
-  if (engine === "distributed") return migrateDistributed(databaseOf(client, engine).query);
+  const { onApplied } = options;
+  if (engine === "distributed") return migrateDistributed(databaseOf(client, engine).query, onApplied);
   return databaseOf(client).transaction(
     async (query) => {
       await query(takeTurns);
-      const appliedBefore = await appliedMigrations(query);
-      const known = loadMigrations(new URL("./migrations/", import.meta.url));
-      refuseNewer(appliedBefore, known.length);
-      const applied: string[] = [];
-      for (const { id, name, sql } of known) {
-        if (appliedBefore.has(id)) continue;
+      const { files, conversions } = await planOf(query, partitioned);
+      for (const [index, { name, sql }] of files.entries()) {
         await query(sql);
-        await query(remember, [id, name]);
-        applied.push(`${String(id).padStart(4, "0")}_${name}`);
+        onApplied?.(name, { done: index + 1, total: files.length });
       }
-      await partition(query, {
-        wanted: partitioned,
-        isNew: appliedBefore.size === 0,
-        hasChanged: applied.length > 0,
-      });
-      return { applied };
+      for (const { sql } of conversions) await query(sql);
+      return { applied: files.map(({ name }) => name) };
     },
     { isLong: true },
   );
 }
 
+/** What `migrate` would apply now. Changes nothing, and keeps nobody waiting. */
+export async function pendingMigrations(
+  client: PostgresClient,
+  options: MigrateOptions = {},
+): Promise<PendingMigrations> {
+  const { partitioned, engine } = checked(options);
+  const { query } = databaseOf(client, engine);
+  if (engine === "distributed") return pendingDistributed(query);
+  const { files, conversions } = await planOf(query, partitioned);
+  const pending = [...files, ...conversions];
+  const steps = pending.map(({ name, sql }) => `-- ${name}\n${sql}\n`);
+  const script = pending.length === 0 ? "" : ["BEGIN;", `${takeTurns};`, ...steps, "COMMIT;"].join("\n");
+  return { pending, script };
+}
+
 /** The eight letters of "latchkey" as a number. Released with the transaction, so a transaction pool is no trouble. */
 const takeTurns = `SELECT pg_advisory_xact_lock(${Buffer.from("latchkey").readBigInt64BE()})`;
+
+interface Step {
+  readonly name: string;
+  readonly sql: string;
+}
+
+/** Everything that has to be done, in order: what is printed beforehand is what is done. */
+async function planOf(
+  query: Query,
+  wanted: Width | undefined,
+): Promise<{ readonly files: readonly Step[]; readonly conversions: readonly Step[] }> {
+  const appliedBefore = await appliedMigrations(query);
+  const known = loadMigrations(new URL("./migrations/", import.meta.url));
+  refuseNewer(appliedBefore ?? new Set(), known.length);
+  const files = known
+    .filter(({ id }) => !appliedBefore?.has(id))
+    .map(({ id, name, sql }, index) => ({
+      name: idOf({ id, name }),
+      sql: [
+        ...(index === 0 && appliedBefore === undefined ? [createMemory] : []),
+        sql.trimEnd(),
+        remember(id, name),
+      ].join("\n"),
+    }));
+  const isNew = appliedBefore === undefined || appliedBefore.size === 0;
+  return { files, conversions: await conversionsOf(query, { wanted, isNew, hasChanged: files.length > 0 }) };
+}
 
 const createMemory = `
 CREATE TABLE latchkey_migrations (
   id         integer PRIMARY KEY,
   name       text NOT NULL,
   applied_at timestamptz NOT NULL DEFAULT now()
-)`;
+);`;
 
-const remember = "INSERT INTO latchkey_migrations (id, name) VALUES ($1, $2)";
+/** A name is letters, digits and underscores. */
+const remember = (id: number, name: string) =>
+  `INSERT INTO latchkey_migrations (id, name) VALUES (${id}, '${name}');`;
 
-/** Asks before it creates: CREATE TABLE IF NOT EXISTS prints a notice at every start. */
-async function appliedMigrations(query: Query): Promise<ReadonlySet<number>> {
+/** Undefined if nobody has ever migrated. Asks before: CREATE TABLE IF NOT EXISTS prints a notice at every start. */
+async function appliedMigrations(query: Query): Promise<ReadonlySet<number> | undefined> {
   const [memory] = await query<{ exists: boolean }>(
     "SELECT to_regclass('latchkey_migrations') IS NOT NULL AS exists",
   );
-  if (!memory?.exists) await query(createMemory);
+  if (!memory?.exists) return undefined;
   const rows = await query<{ id: number }>("SELECT id FROM latchkey_migrations");
   return new Set(rows.map(({ id }) => id));
 }
 
-async function partition(
+/** What partitions need beside the migrations. */
+async function conversionsOf(
   query: Query,
   { wanted, isNew, hasChanged }: { wanted: Width | undefined; isNew: boolean; hasChanged: boolean },
-): Promise<void> {
-  if (wanted !== undefined && isNew) {
-    await query(partitions.partitionRecords(wanted));
-    await createPartitions(query);
-  }
-  const [table] = await query<{ partitioned: boolean }>(partitions.isPartitioned);
-  if (!table?.partitioned) {
-    if (wanted === undefined) return;
-    throw new ConfigError(
-      "the Latchkey tables in this database are not partitioned, and partitions can only be chosen for an empty " +
-        "database: leave out partitioned, or migrate another database or schema",
-    );
-  }
-  if (wanted !== undefined) await refuseOtherWidth(query, wanted);
+): Promise<readonly Step[]> {
+  if (!isNew) {
+    const [table] = await query<{ partitioned: boolean }>(partitions.isPartitioned);
+    if (!table?.partitioned) {
+      if (wanted === undefined) return [];
+      throw new ConfigError(
+        "the Latchkey tables in this database are not partitioned, and partitions can only be chosen for an empty " +
+          "database: leave out partitioned, or migrate another database or schema",
+      );
+    }
+    if (wanted !== undefined) await refuseOtherWidth(query, wanted);
+  } else if (wanted === undefined) return [];
   // They insert records, so they are as new as the columns are.
-  if (!hasChanged) return;
-  await query(partitions.reserveFunction);
-  await query(partitions.reserveBatchFunction);
+  const functions = hasChanged
+    ? [
+        {
+          name: "partition_functions",
+          sql: `${partitions.reserveFunction};\n${partitions.reserveBatchFunction};`,
+        },
+      ]
+    : [];
+  if (!isNew || wanted === undefined) return functions;
+  return [
+    { name: "partition_records", sql: partitions.partitionRecords(wanted) },
+    { name: "create_partitions", sql: partitions.createMissingPartitions },
+    ...functions,
+  ];
 }
 
 type Width = keyof typeof partitions.partitionWidths;

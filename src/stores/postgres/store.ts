@@ -5,7 +5,7 @@ import { checkedOptions, type PostgresStoreOptions } from "./options.ts";
 import { PostgresStore } from "./postgres-store.ts";
 
 export type { PostgresClient, TransactionOf } from "./database.ts";
-export { type MigrateOptions, migrate } from "./migrate.ts";
+export { type MigrateOptions, migrate, type PendingMigrations, pendingMigrations } from "./migrate.ts";
 export type { PostgresStoreOptions } from "./options.ts";
 
 /**

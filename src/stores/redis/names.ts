@@ -39,11 +39,14 @@ export class Names {
   }
 
   /** The tag and the name in the key of a record, or of its request; undefined if it is another store's. */
-  splitKey(key: string): { readonly tag: string; readonly name: string } | undefined {
+  splitKey(
+    key: string,
+  ): { readonly tag: string; readonly name: string; readonly isRequest: boolean } | undefined {
     const tag = key.slice(0, this.tags[0]?.length);
     if (!this.#tagSet.has(tag)) return undefined;
     const name = key.slice(tag.length);
-    return { tag, name: name.startsWith("q") ? name.slice(1) : name };
+    const isRequest = name.startsWith("q");
+    return { tag, name: isRequest ? name.slice(1) : name, isRequest };
   }
 
   tagOf(id: RecordId): string {

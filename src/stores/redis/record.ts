@@ -1,6 +1,6 @@
 import { StoreError } from "../../core/errors.ts";
 import { decodeProgress } from "../../core/phase.ts";
-import type { IdempotencyRecord, OnCrash, RecordId, RecordState } from "../../core/record.ts";
+import type { IdempotencyRecord, ListedRecord, OnCrash, RecordId, RecordState } from "../../core/record.ts";
 import { decodeResponse, encodeResponse, type StoredResponse } from "../../core/response.ts";
 import type { ExecuteAfter } from "../../core/store.ts";
 import { decodeRequest, encodeRequest, type StoredRequest } from "../../core/stored-request.ts";
@@ -30,12 +30,9 @@ export const executeAfters = [
 ] as const satisfies readonly ExecuteAfter[];
 
 export function decodeRecord(id: RecordId, value: Buffer): IdempotencyRecord | undefined {
-  if (value[0] !== version) throw unreadable(value[0]);
-  if (value[1] === goneState) return undefined;
-  const state = states[Number(value[1]) - 1];
-  const at = value.readUIntBE(8, 6);
-  const escalatedAt = value.readUIntBE(34, 6);
-  const count = value.readUInt32BE(40);
+  const head = decodeHead(value);
+  if (head === undefined) return undefined;
+  const { state, fence, createdAt, expiresAt, at, escalatedAt, count } = head;
   let end = headBytes;
   const next = (bytes: number) => {
     end += bytes;
@@ -50,13 +47,13 @@ export function decodeRecord(id: RecordId, value: Buffer): IdempotencyRecord | u
     scope: id.scope,
     key: id.key,
     fingerprint,
-    fence: value.readUInt32BE(24),
+    fence,
     onCrash: onCrashes[Number(value[20])] ?? "reconcile",
     reconcileAfterMs: value.readUIntBE(28, 6),
     route: decodeRoute(route),
     progress: decodeProgress(progress || null),
-    createdAt: value.readUIntBE(14, 6),
-    expiresAt: value.readUIntBE(2, 6),
+    createdAt,
+    expiresAt,
   };
   switch (state) {
     case "pending":
@@ -66,8 +63,7 @@ export function decodeRecord(id: RecordId, value: Buffer): IdempotencyRecord | u
     case "completed":
       return { ...common, state, completedAt: at, response: unpackResponse(tail) };
     case "failed_retryable": {
-      const resumeAfter = at === 0 ? undefined : at;
-      return { ...common, state, reason: tail.toString(), resumeAfter, claims: count };
+      return { ...common, state, reason: tail.toString(), resumeAfter: at || undefined, claims: count };
     }
     case "unknown":
       return {
@@ -76,15 +72,59 @@ export function decodeRecord(id: RecordId, value: Buffer): IdempotencyRecord | u
         reason: tail.toString(),
         reconcileAfter: at,
         reconcileAttempts: count,
-        escalatedAt: escalatedAt === 0 ? undefined : escalatedAt,
+        escalatedAt,
       };
     case "expired":
       return { ...common, state };
-    case undefined:
-      throw unreadable(value[0]);
     default:
       return state satisfies never;
   }
+}
+
+/** What a list shows of a record, from what list.lua says of it. */
+export function decodeListed(
+  { scope, key }: RecordId,
+  [value = Buffer.alloc(0), route = Buffer.alloc(0), tail = Buffer.alloc(0)]: readonly Buffer[],
+): ListedRecord | undefined {
+  const head = decodeHead(value);
+  if (head === undefined) return undefined;
+  const { state, fence, createdAt, expiresAt, at, escalatedAt, count } = head;
+  const isUnknown = state === "unknown";
+  const isFailed = state === "failed_retryable";
+  return {
+    scope,
+    key,
+    state,
+    fence,
+    route: decodeRoute(String(route)),
+    createdAt,
+    expiresAt,
+    completedAt: state === "completed" ? at : undefined,
+    status: state === "completed" ? tail.readUInt16BE(0) : undefined,
+    reason: isUnknown || isFailed ? tail.toString() : undefined,
+    leaseUntil: state === "in_progress" ? at : undefined,
+    reconcileAfter: isUnknown ? at : undefined,
+    reconcileAttempts: isUnknown ? count : undefined,
+    escalatedAt: isUnknown ? escalatedAt : undefined,
+    resumeAfter: state === "pending" || isFailed ? at || undefined : undefined,
+  };
+}
+
+/** What has its place in the head; undefined if the record was deleted, and only its fence is remembered. */
+function decodeHead(value: Buffer) {
+  if (value[0] !== version) throw unreadable(value[0]);
+  if (value[1] === goneState) return undefined;
+  const state = states[Number(value[1]) - 1];
+  if (state === undefined) throw unreadable(value[0]);
+  return {
+    state,
+    expiresAt: value.readUIntBE(2, 6),
+    at: value.readUIntBE(8, 6),
+    createdAt: value.readUIntBE(14, 6),
+    fence: value.readUInt32BE(24),
+    escalatedAt: value.readUIntBE(34, 6) || undefined,
+    count: value.readUInt32BE(40),
+  };
 }
 
 export function unreadable(found: number | undefined): StoreError {

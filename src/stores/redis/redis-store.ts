@@ -17,8 +17,10 @@ import type {
   ForgetOptions,
   HeartbeatAnswer,
   Lease,
+  ListQuery,
   Reading,
   ReapCounts,
+  RecordPage,
   RenewAnswer,
   Reservation,
   ReserveRequest,
@@ -40,6 +42,7 @@ import { chunksOf } from "./chunks.ts";
 import { linkOf, type RedisClient } from "./client.ts";
 import { forgetEverywhere } from "./forgetting.ts";
 import { dangersOf } from "./health.ts";
+import { list } from "./listing.ts";
 import { Names } from "./names.ts";
 import { RedisNotes } from "./notes.ts";
 import { checkedOptions, type RedisStoreOptions } from "./options.ts";
@@ -65,6 +68,7 @@ export class RedisStore implements Store<never> {
     storeClock: true,
     durability: "configured",
     responseBytesMax: 64 * 1024 * 1024,
+    listing: "unordered",
   };
   readonly notes: Notes;
   /** In a cluster nobody knows whether a bust was missed, and so nobody is told of any. */
@@ -217,6 +221,11 @@ export class RedisStore implements Store<never> {
       default:
         throw unreadable(Number(told));
     }
+  }
+
+  async list(query: ListQuery): Promise<RecordPage> {
+    await this.#server.start();
+    return list(this.#server, query);
   }
 
   async audit(query: AuditQuery): Promise<readonly AuditEntry[]> {

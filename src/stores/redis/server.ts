@@ -17,6 +17,7 @@ const scripts = {
   settle: loadScript("settle"),
   hold: loadScript("hold"),
   read: loadScript("read"),
+  list: loadScript("list"),
   watch: loadScript("watch"),
   resolve: loadScript("resolve"),
   bust: loadScript("bust"),

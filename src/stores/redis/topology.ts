@@ -26,7 +26,7 @@ export async function layoutOf(link: RedisLink): Promise<string> {
 }
 
 /** Another one each time the server is started. */
-async function lifeOf(primary: RedisPrimary): Promise<string> {
+export async function lifeOf(primary: RedisPrimary): Promise<string> {
   return /^run_id:(\w+)/m.exec(await textOf(primary, ["INFO", "server"]))?.[1] ?? "";
 }
 

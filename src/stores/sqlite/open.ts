@@ -1,7 +1,7 @@
-import { mkdirSync } from "node:fs";
+import { existsSync, mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 import { ConfigError, LatchkeyError, StoreError } from "../../core/errors.ts";
-import { loadMigrations } from "../migrations.ts";
+import { idOf, loadMigrations, type Migration } from "../migrations.ts";
 import { isBusy, openDatabase, type SqliteDatabase, Statement } from "./driver.ts";
 import { rollback } from "./group-commit.ts";
 
@@ -22,10 +22,14 @@ export function openPrepared(
     return opened;
   } catch (error) {
     opened?.close();
-    if (error instanceof LatchkeyError) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new StoreError(`the SQLite database ${database} cannot be used: ${reason}`, { cause: error });
+    throw unusable(database, error);
   }
+}
+
+function unusable(path: string, error: unknown): LatchkeyError {
+  if (error instanceof LatchkeyError) return error;
+  const reason = error instanceof Error ? error.message : String(error);
+  return new StoreError(`the SQLite database ${path} cannot be used: ${reason}`, { cause: error });
 }
 
 export type Synchronous = "full" | "normal";
@@ -125,7 +129,7 @@ function migrate(database: SqliteDatabase, now: number): void {
     const value = new Statement(database, `PRAGMA ${name}`).get()?.[name];
     return `PRAGMA ${name} = ${value}`;
   });
-  database.exec("PRAGMA foreign_keys = OFF; PRAGMA legacy_alter_table = ON");
+  database.exec(migrationPragmas);
   try {
     applyMissing(database, now);
   } finally {
@@ -133,19 +137,14 @@ function migrate(database: SqliteDatabase, now: number): void {
   }
 }
 
+const migrationPragmas = "PRAGMA foreign_keys = OFF; PRAGMA legacy_alter_table = ON";
+
 /** In one transaction: whoever else opens the file waits, and then finds it done. */
 function applyMissing(database: SqliteDatabase, now: number): void {
-  const migrations = loadMigrations(new URL("./migrations/", import.meta.url));
   database.exec("BEGIN IMMEDIATE");
   try {
     database.exec(createMigrationsTable);
-    const latest = Number(new Statement(database, readLatestMigration).get()?.id ?? 0);
-    if (latest > migrations.length) {
-      throw new ConfigError(
-        `this SQLite database was migrated to version ${latest} by a newer Latchkey, and this one knows version ${migrations.length}: upgrade this process`,
-      );
-    }
-    for (const { id, name, sql } of migrations.slice(latest)) {
+    for (const { id, name, sql } of missingMigrations(database)) {
       database.exec(sql);
       new Statement(database, writeMigration).run(id, name, now);
     }
@@ -155,6 +154,71 @@ function applyMissing(database: SqliteDatabase, now: number): void {
     throw error;
   }
 }
+
+function missingMigrations(database: SqliteDatabase): readonly Migration[] {
+  const migrations = loadMigrations(new URL("./migrations/", import.meta.url));
+  const latest = Number(new Statement(database, readLatestMigration).get()?.id ?? 0);
+  if (latest > migrations.length) {
+    throw new ConfigError(
+      `this SQLite database was migrated to version ${latest} by a newer Latchkey, and this one knows version ${migrations.length}: upgrade this process`,
+    );
+  }
+  return migrations.slice(latest);
+}
+
+/**
+ * What opening the file would apply to it, and what the `sqlite3` command would have to be given to do the same. Does
+ * not make the file.
+ */
+export function pendingMigrations(path: string): {
+  readonly pending: readonly { readonly name: string; readonly sql: string }[];
+  readonly script: string;
+} {
+  const missing = existsSync(path)
+    ? missingIn(path)
+    : loadMigrations(new URL("./migrations/", import.meta.url));
+  const pending = missing.map((migration) => {
+    const { id, name, sql } = migration;
+    // A name is letters, digits and underscores.
+    const remembered = `INSERT INTO latchkey_migrations (id, name, applied_at) VALUES (${id}, '${name}', ${millisecondsNow});`;
+    return { name: idOf(migration), sql: `${sql.trimEnd()}\n${remembered}` };
+  });
+  if (pending.length === 0) return { pending, script: "" };
+  const steps = pending.map(({ name, sql }) => `-- ${name}\n${sql}\n`);
+  return {
+    pending,
+    script: [
+      `${migrationPragmas};`,
+      "BEGIN IMMEDIATE;",
+      `${createMigrationsTable};`,
+      ...steps,
+      "COMMIT;",
+    ].join("\n"),
+  };
+}
+
+/** SQLite has had a shorter way to say it only for some years. */
+const millisecondsNow = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)";
+
+function missingIn(path: string): readonly Migration[] {
+  try {
+    const database = openDatabase(path);
+    try {
+      database.exec(`PRAGMA busy_timeout = ${busyTimeoutMs}`);
+      const isThere = new Statement(database, findMigrationsTable).get() !== undefined;
+      return isThere
+        ? missingMigrations(database)
+        : loadMigrations(new URL("./migrations/", import.meta.url));
+    } finally {
+      database.close();
+    }
+  } catch (error) {
+    throw unusable(path, error);
+  }
+}
+
+const findMigrationsTable =
+  "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'latchkey_migrations'";
 
 const createMigrationsTable = `
   CREATE TABLE IF NOT EXISTS latchkey_migrations (

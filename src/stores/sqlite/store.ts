@@ -3,6 +3,7 @@ import type { SqliteDatabase } from "./driver.ts";
 import { SqliteStore, type SqliteStoreOptions } from "./sqlite-store.ts";
 
 export type { SqliteDatabase, SqliteStatement, SqliteValue } from "./driver.ts";
+export { pendingMigrations } from "./open.ts";
 export type { SqliteStoreOptions } from "./sqlite-store.ts";
 
 /**

@@ -175,6 +175,18 @@ SELECT format(
   name, start, start + latchkey_partition_width()) AS statement
 FROM wanted WHERE to_regclass(name) IS NULL`;
 
+/** The same, created at once. */
+export const createMissingPartitions = `
+DO $create$
+DECLARE
+  missing record;
+BEGIN
+  FOR missing IN ${missingPartitions} LOOP
+    EXECUTE missing.statement;
+  END LOOP;
+END
+$create$;`;
+
 /** Partitions whose time is over, and how many records the statistics say they have. */
 export const pastPartitions = `
 SELECT name, bucket::text AS bucket, greatest(rows, 0)::float8 AS rows

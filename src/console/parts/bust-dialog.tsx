@@ -1,0 +1,42 @@
+import { useState } from "preact/hooks";
+import type { RecordView } from "../../admin/views.ts";
+import { useConsole } from "../context.ts";
+import { ActionDialog } from "./dialog.tsx";
+
+interface BustDialogProps {
+  readonly record: RecordView;
+  readonly onClose: () => void;
+  readonly onChanged: () => void;
+}
+
+export function BustDialog({ record, onClose, onChanged }: BustDialogProps) {
+  const { api, say } = useConsole();
+  const [reason, setReason] = useState("");
+  const { scope, key, attempt } = record;
+  const bust = async () => {
+    await api.bust({ scope, key, attempt, reason: reason.trim() });
+    say({ kind: "done", text: `Busted: the next request with the key ${key} is executed.` });
+    onChanged();
+    onClose();
+  };
+  return (
+    <ActionDialog title="Bust this key?" action="Bust it" isDangerous onAction={bust} onClose={onClose}>
+      <p>
+        The stored answer is taken away. <b>The next request with this key is executed again</b>, as attempt{" "}
+        {attempt + 1}: if the first one moved money, so will that one. Nothing that was done is undone.
+      </p>
+      <p class="dialog-about">
+        <code>{key}</code> of {scope}
+      </p>
+      <label>
+        Reason, for the audit trail
+        <input
+          required
+          maxLength={500}
+          value={reason}
+          onInput={(event) => setReason(event.currentTarget.value)}
+        />
+      </label>
+    </ActionDialog>
+  );
+}

@@ -1,0 +1,89 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { sentence } from "../loading.ts";
+
+interface DialogProps {
+  readonly title: string;
+  readonly onClose: () => void;
+  readonly children: ComponentChildren;
+}
+
+/** The browser's own modal dialog: it traps the focus, closes on Escape and hides the rest from screen readers. */
+export function Dialog({ title, onClose, children }: DialogProps) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const titleId = useId();
+  useLayoutEffect(() => {
+    const { current } = dialog;
+    const before = document.activeElement;
+    current?.showModal();
+    return () => {
+      current?.close();
+      // What opened the dialog may be gone together with what it has changed.
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
+  }, []);
+  return (
+    <dialog
+      ref={dialog}
+      aria-labelledby={titleId}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+      onClose={onClose}
+    >
+      <h2 id={titleId}>{title}</h2>
+      {children}
+    </dialog>
+  );
+}
+
+interface ActionDialogProps extends DialogProps {
+  /** What the button that does it says. */
+  readonly action: string;
+  readonly isDangerous?: boolean;
+  /** Does it; a rejection is shown, and the dialog stays. */
+  readonly onAction: () => Promise<void>;
+}
+
+/** Asks before something is changed, and stays open with the reason if it is refused. */
+export function ActionDialog({ action, isDangerous = false, onAction, ...props }: ActionDialogProps) {
+  const [isBusy, setIsBusy] = useState(false);
+  const [refusal, setRefusal] = useState<string>();
+  const isOpen = useRef(true);
+  useEffect(() => {
+    isOpen.current = true;
+    return () => {
+      isOpen.current = false;
+    };
+  }, []);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    setIsBusy(true);
+    setRefusal(undefined);
+    try {
+      await onAction();
+    } catch (error) {
+      if (isOpen.current) setRefusal(sentence(error));
+    }
+    if (isOpen.current) setIsBusy(false);
+  };
+  return (
+    <Dialog title={props.title} onClose={props.onClose}>
+      <form onSubmit={(event) => void submit(event)}>
+        {props.children}
+        <p class="refusal" role="alert">
+          {refusal}
+        </p>
+        <div class="dialog-buttons">
+          <button type="button" onClick={props.onClose}>
+            Cancel
+          </button>
+          <button type="submit" class={isDangerous ? "danger" : "primary"} disabled={isBusy}>
+            {isBusy ? "One moment…" : action}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

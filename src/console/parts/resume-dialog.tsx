@@ -1,0 +1,32 @@
+import { useState } from "preact/hooks";
+import { useSettling, type VerdictProps } from "../settling.ts";
+import { ActionDialog } from "./dialog.tsx";
+
+/** No call is open: only why the operation stopped was in doubt. */
+export function ResumeDialog(props: VerdictProps) {
+  const { record, onClose } = props;
+  const settle = useSettling(props);
+  const [reason, setReason] = useState("");
+  const tell = () =>
+    settle(
+      { kind: "resume", reason: reason.trim() },
+      `Settled: the operation of ${record.key} goes on after what is recorded.`,
+    );
+  return (
+    <ActionDialog title="Nothing is in doubt: go on" action="Go on" onAction={tell} onClose={onClose}>
+      <p>
+        The operation goes on after its last phase as attempt {record.attempt + 1}, with the next request or a
+        worker that has kept this one. <b>Phases that are done are not repeated.</b>
+      </p>
+      <label>
+        Reason, for the audit trail
+        <input
+          required
+          maxLength={500}
+          value={reason}
+          onInput={(event) => setReason(event.currentTarget.value)}
+        />
+      </label>
+    </ActionDialog>
+  );
+}

@@ -1,0 +1,125 @@
+import { covers, parsePattern } from "../pattern.ts";
+import { foldOf, methodsOf } from "../policies.ts";
+import { error, type Finding, runs, warning } from "./findings.ts";
+import type { GatewayConfig, ReconcileConfig, RouteConfig } from "./schema.ts";
+
+/** What is wrong between routes, and with what they ask upstream. */
+export function routeChecks(config: GatewayConfig): Finding[] {
+  const findings: Finding[] = [];
+  const names = new Map<string, number>();
+  for (const [index, route] of config.routes.entries()) {
+    const { name, reconcile } = route;
+    const known = name === undefined ? undefined : names.get(name);
+    if (known !== undefined) {
+      findings.push(
+        error(
+          ["routes", index, "name"],
+          `is "${name}", which is the name of routes[${known}] as well: records find their route by its name, so rename one`,
+        ),
+      );
+    } else if (name !== undefined) names.set(name, index);
+    if (reconcile !== undefined) findings.push(...reconcileChecks(config, route, reconcile, index));
+    findings.push(...shadowed(config, route, index));
+    if (route.path === "/-/latchkey" || route.path.startsWith("/-/latchkey/")) {
+      findings.push(
+        warning(
+          ["routes", index, "path"],
+          "is below /-/latchkey, which is the gateway's own: it never matches",
+        ),
+      );
+    }
+  }
+  if (config.unmatched === "pass" && config.routes.every(({ protect }) => protect === false)) {
+    findings.push(
+      warning(
+        ["unmatched"],
+        "is pass, and no route is protected: nothing is. Add a route, or set it to protect",
+      ),
+    );
+  }
+  return findings;
+}
+
+/** A route that can never be reached, because an earlier one takes everything that it would. */
+function shadowed(config: GatewayConfig, route: RouteConfig, index: number): Finding[] {
+  const pattern = parsePattern(route.path);
+  const methods = methodsOf(config, route);
+  const taker = config.routes.slice(0, index).findIndex((earlier) => {
+    const taken = methodsOf(config, earlier);
+    const hasMethods =
+      taken === "all" || (methods !== "all" && methods.every((method) => taken.includes(method)));
+    return hasMethods && covers(parsePattern(earlier.path), pattern, foldOf(config, earlier));
+  });
+  if (taker === -1) return [];
+  return [
+    warning(
+      ["routes", index, "path"],
+      `is ${route.path}, and never matches: routes[${taker}] (${config.routes[taker]?.path}) takes all of it. Put this one before it`,
+    ),
+  ];
+}
+
+function reconcileChecks(
+  config: GatewayConfig,
+  route: RouteConfig,
+  reconcile: ReconcileConfig,
+  index: number,
+): Finding[] {
+  const findings: Finding[] = [];
+  const path = ["routes", index, "reconcile"];
+  if (route.protect === false) {
+    findings.push(error(path, "is for protected routes: remove it, or protect: false"));
+  }
+  if (route.name === undefined) {
+    findings.push(
+      error(
+        path,
+        "needs a name on its route, by which records find it again after a restart: add name beside it",
+      ),
+    );
+  }
+  const unknown = [...reconcile.url.matchAll(/\{([^}]*)\}/g)]
+    .map(([, name = ""]) => name)
+    .filter((name) => !["key", "tenant", "route"].includes(name));
+  for (const name of unknown) {
+    findings.push(error([...path, "url"], `names {${name}}: there are {key}, {tenant} and {route}`));
+  }
+  if (!reconcile.url.includes("{key}")) {
+    findings.push(
+      error(
+        [...path, "url"],
+        "does not name {key}, so that every request would be asked about in the same way: put it in",
+      ),
+    );
+  } else if (config.hashKeys !== undefined) {
+    findings.push(
+      error(
+        [...path, "url"],
+        "names {key}, and with hashKeys nobody knows the key of a stored request: remove hashKeys, or leave reconcile out and let an operator settle",
+      ),
+    );
+  }
+  const both = reconcile.executed.filter((status) => reconcile.notExecuted.includes(status));
+  if (both.length > 0) {
+    findings.push(
+      error(path, `takes ${both.join(", ")} both for executed and for notExecuted: it can mean only one`),
+    );
+  }
+  if (reconcile.url.includes("{tenant}") && config.tenant.startsWith("header:")) {
+    findings.push(
+      warning(
+        [...path, "url"],
+        "names {tenant}, which is the SHA-256 of the header's value, as base64url, and not the value",
+      ),
+    );
+  }
+  if (!runs(config, "reconciler")) {
+    findings.push(
+      warning(
+        path,
+        "is never asked by this process, because it has no reconciler: another one has to run it",
+      ),
+    );
+  }
+  return findings;
+}
