@@ -88,6 +88,12 @@ export function adminHandler<Tx>(latchkey: Latchkey<Tx>, options: AdminOptions):
   function servePage(path: string, req: IncomingMessage, res: ServerResponse): void {
     if (!hasConsole) throw notFound;
     if (isAnsweredByMethod(req, res, "GET")) return;
+    // What the page loads is named relative to it, which only works below a path that ends in a slash.
+    const asked = splitTarget((req as { originalUrl?: string }).originalUrl ?? req.url ?? "/").path;
+    if ((path === "" || path === "/") && !asked.endsWith("/")) {
+      res.writeHead(308, { location: `${asked.slice(asked.lastIndexOf("/") + 1)}/` }).end();
+      return;
+    }
     page ??= StaticFiles.in(pageFolder);
     if (page === undefined) {
       throw new Refusal(
@@ -95,12 +101,6 @@ export function adminHandler<Tx>(latchkey: Latchkey<Tx>, options: AdminOptions):
         "page-not-built",
         "The console is not built: run npm run build:pages, and load this again.",
       );
-    }
-    // What the page loads is named relative to it, which only works below a path that ends in a slash.
-    const asked = splitTarget((req as { originalUrl?: string }).originalUrl ?? req.url ?? "/").path;
-    if ((path === "" || path === "/") && !asked.endsWith("/")) {
-      res.writeHead(308, { location: `${asked.slice(asked.lastIndexOf("/") + 1)}/` }).end();
-      return;
     }
     if (!page.serve(path, req, res)) throw notFound;
   }

@@ -55,6 +55,7 @@ const id = {
   attempt: {
     type: "integer",
     minimum: 1,
+    maximum: Number.MAX_SAFE_INTEGER,
     description: "The attempt that was looked at: another one is not changed.",
   },
 };
@@ -204,13 +205,13 @@ export const schemas = {
   ResolveBody: object({
     ...id,
     verdict: {
-      anyOf: [
+      oneOf: [
         object({
           kind: { const: "completed" },
           response: object(
             {
               status: { type: "integer", minimum: 200, maximum: 599 },
-              headers: { type: "object", additionalProperties: text },
+              headers: { type: "object", propertyNames: text, additionalProperties: text },
               body: { description: "Text is sent as it is, anything else as JSON." },
             },
             ["headers", "body"],

@@ -1,23 +1,11 @@
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { ConfigError } from "../core/errors.ts";
+import { type OwnServer, type OwnServerOptions, ownServer } from "../http/own-server.ts";
 import type { Latchkey } from "../latchkey.ts";
 import { type AdminOptions, adminHandler } from "./admin-handler.ts";
 
-export interface AdminServerOptions extends AdminOptions {
-  /** 0 for any that is free. */
-  readonly port: number;
-  /** Where it listens; only this machine reaches it if left out. */
-  readonly host?: string | undefined;
-}
+export interface AdminServerOptions extends AdminOptions, OwnServerOptions {}
 
-export interface AdminServer {
-  /** Where the console is, and what the paths of the API are relative to. */
-  readonly url: string;
-  readonly port: number;
-  close(): Promise<void>;
-}
+/** `url` is where the console is, and what the paths of the API are relative to. */
+export type AdminServer = OwnServer;
 
 /**
  * The admin API and the console on a port of their own.
@@ -31,30 +19,8 @@ export async function serveAdmin<Tx>(
   latchkey: Latchkey<Tx>,
   options: AdminServerOptions,
 ): Promise<AdminServer> {
-  const { port, host = "127.0.0.1", ...rest } = options;
-  if (!Number.isInteger(port) || port < 0 || port > 65_535) {
-    throw new ConfigError(`port is ${port} and must be a whole number from 0 to 65535`);
-  }
+  const { port, host, ...rest } = options;
   const handler = adminHandler(latchkey, rest);
-  const server = createServer((req, res) => void handler(req, res));
-  server.listen(port, host);
-  try {
-    await once(server, "listening");
-  } catch (error) {
-    await handler.close();
-    throw error;
-  }
-  const address = server.address() as AddressInfo;
-  const shownHost = address.family === "IPv6" ? `[${address.address}]` : address.address;
-  return {
-    url: `http://${shownHost}:${address.port}${options.path ?? ""}`,
-    port: address.port,
-    async close() {
-      await handler.close();
-      const closed = once(server, "close");
-      server.close();
-      server.closeAllConnections();
-      await closed;
-    },
-  };
+  const server = await ownServer((req, res) => void handler(req, res), { port, host }, handler.close);
+  return { ...server, url: server.url + (options.path ?? "") };
 }

@@ -1,7 +1,9 @@
 import type { Command } from "./command.ts";
 import { bust } from "./commands/bust.ts";
-import { completion } from "./commands/completion.ts";
+import { completionOf } from "./commands/completion.ts";
 import { deadLetters } from "./commands/dead-letters.ts";
+import { demo } from "./commands/demo.ts";
+import { gateway } from "./commands/gateway.ts";
 import { inspect } from "./commands/inspect.ts";
 import { list } from "./commands/list.ts";
 import { migrate } from "./commands/migrate.ts";
@@ -11,6 +13,8 @@ import { work } from "./commands/work.ts";
 
 /** Every command, in the order in which they are listed: parsing, help, completion and the documentation follow it. */
 export const commands: readonly Command[] = [
+  demo,
+  gateway,
   migrate,
   work,
   list,
@@ -19,5 +23,5 @@ export const commands: readonly Command[] = [
   bust,
   deadLetters,
   stats,
-  completion,
+  completionOf(() => commands),
 ];

@@ -65,7 +65,7 @@ function noteOf(record: RecordView, now: number): string {
 
 /** One record, whole, for somebody who has to decide something about it. */
 export function recordText(screen: Screen, record: RecordDetailView): string {
-  const { now, state, phases, response, timeline, duplicates } = record;
+  const { now, state, phases, response, duplicates } = record;
   const rows: (readonly [string, string])[] = [
     ["key", visible(record.key)],
     ["scope", visible(record.scope)],

@@ -45,6 +45,11 @@ export const problemKinds = {
     retry: "same-key",
   },
   "upstream-unreachable": { status: 503, title: "The service cannot be reached", retry: "same-key" },
+  "caller-unavailable": {
+    status: 503,
+    title: "It cannot be told right now who is calling",
+    retry: "same-key",
+  },
   "store-unavailable": {
     status: 503,
     title: "Idempotency cannot be guaranteed right now",

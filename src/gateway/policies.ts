@@ -48,6 +48,8 @@ export function foldOf(config: GatewayConfig, route: RouteConfig): (text: string
 }
 
 /** Without members that are undefined: options tell "left out" from "undefined". */
-export function defined<T extends object>(object: T): Partial<T> {
-  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as Partial<T>;
+export function defined<T extends object>(object: T): Defined<T> {
+  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as Defined<T>;
 }
+
+type Defined<T> = { [Name in keyof T]?: Exclude<T[Name], undefined> };

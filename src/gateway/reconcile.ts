@@ -10,7 +10,11 @@ import type { ReconcileConfig } from "./config/schema.ts";
  */
 export function reconcileBy(
   config: ReconcileConfig,
-  options: { readonly upstream: string; readonly responseBytesMax: number },
+  options: {
+    readonly upstream: string;
+    readonly responseBytesMax: number;
+    readonly allowedHeaders: ReadonlySet<string>;
+  },
 ): ReconcileHook {
   const { executed, notExecuted, answerStatus, timeoutMs } = config;
   return async (question) => {
@@ -27,11 +31,16 @@ export function reconcileBy(
     const isExecuted = executed.includes(statusCode);
     const bytes = await bodyOf(body, isExecuted ? options.responseBytesMax : 0).catch((error) => {
       if (error instanceof TooLargeError) throw error;
-      throw new Error(`${config.url} broke off its answer: ${sentenceOf(error, timeoutMs)}`, { cause: error });
+      throw new Error(`${config.url} broke off its answer: ${sentenceOf(error, timeoutMs)}`, {
+        cause: error,
+      });
     });
     if (isExecuted) {
       const status = answerStatus === "same" ? statusCode : answerStatus;
-      return { kind: "completed", response: { status, headers: textual(headers), body: bytes } };
+      return {
+        kind: "completed",
+        response: { status, headers: allowed(headers, options.allowedHeaders), body: bytes },
+      };
     }
     if (notExecuted.includes(statusCode)) {
       return { kind: "not-executed", reason: `asked, and told ${statusCode}: it was not executed` };
@@ -49,21 +58,25 @@ function urlOf(template: string, question: ReconcileQuestion, upstream: string):
     tenant: () => tenantOf(question.scope),
     route: () => question.route ?? "",
   };
-  const filled = template.replaceAll(/\{(key|tenant|route)\}/g, (_, name: string) =>
-    encodeSegment(values[name]?.() ?? ""),
+  const whole = template.startsWith("/") ? upstream.replace(/\/$/, "") + template : template;
+  const filled = whole.replaceAll(/\{(key|tenant|route)\}/g, (_, name: string) =>
+    encodeURIComponent(values[name]?.() ?? ""),
   );
-  return filled.startsWith("/") ? new URL(upstream.replace(/\/$/, "") + filled) : new URL(filled);
-}
-
-/** Also where a URL would otherwise take `..` for a way up. */
-function encodeSegment(text: string): string {
-  return /^\.{1,2}$/.test(text) ? text.replaceAll(".", "%2E") : encodeURIComponent(text);
+  const url = new URL(filled);
+  // Dots cannot be encoded so that nobody takes them for a way up.
+  const [path = ""] = filled.replace(/^https?:\/\/[^/]*/i, "").split(/[?#]/);
+  if (url.pathname.split("/").length !== path.split("/").length) {
+    throw new Error("its key cannot be put into an address: an operator has to look");
+  }
+  return url;
 }
 
 function tenantOf(scope: string): string {
   const name = tenantScopeOf(scope);
   if (name.startsWith("sha256:")) {
-    throw new Error("its tenant has too long a name to be stored, so that nobody can be asked about {tenant}");
+    throw new Error(
+      "its tenant has too long a name to be stored, so that nobody can be asked about {tenant}",
+    );
   }
   return decodeURIComponent(name);
 }
@@ -76,23 +89,24 @@ async function bodyOf(body: AsyncIterable<Uint8Array>, bytesMax: number): Promis
   for await (const chunk of body) {
     if (bytesMax === 0) continue;
     length += chunk.byteLength;
-    if (length > bytesMax) throw new TooLargeError(`the answer has more than the ${bytesMax} bytes that are kept`);
+    if (length > bytesMax)
+      throw new TooLargeError(`the answer has more than the ${bytesMax} bytes that are kept`);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);
 }
 
-function textual(headers: Readonly<Record<string, string | string[] | undefined>>): Record<string, string> {
+/** What retries get beside the body: what would have been stored of the answer itself. */
+function allowed(
+  headers: Readonly<Record<string, string | string[] | undefined>>,
+  names: ReadonlySet<string>,
+): Record<string, string> {
   const texts: Record<string, string> = {};
   for (const [name, value] of Object.entries(headers)) {
-    // Of the connection and of this one message; a replay has its own.
-    if (value === undefined || perMessage.has(name)) continue;
-    texts[name] = Array.isArray(value) ? value.join(", ") : value;
+    if (value !== undefined && names.has(name)) texts[name] = Array.isArray(value) ? value.join(", ") : value;
   }
   return texts;
 }
-
-const perMessage = new Set(["connection", "keep-alive", "transfer-encoding", "content-length", "set-cookie", "date"]);
 
 function sentenceOf(error: unknown, timeoutMs: number): string {
   if (error instanceof Error && error.name === "TimeoutError") return `no answer within ${timeoutMs} ms`;

@@ -1,6 +1,6 @@
-import { foldOf, methodsOf } from "./policies.ts";
-import { matches, type PathPattern, parsePattern } from "./pattern.ts";
 import type { GatewayConfig, RouteConfig } from "./config/schema.ts";
+import { matches, type PathPattern, parsePattern } from "./pattern.ts";
+import { foldOf, methodsOf } from "./policies.ts";
 
 interface Entry {
   readonly index: number;

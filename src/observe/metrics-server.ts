@@ -1,22 +1,11 @@
-import { once } from "node:events";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
-import { ConfigError } from "../core/errors.ts";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { type OwnServer, type OwnServerOptions, ownServer } from "../http/own-server.ts";
 import type { Health, Latchkey } from "../latchkey.ts";
 import { type PrometheusOptions, prometheusMetrics } from "./prometheus-metrics.ts";
 
-export interface MetricsServerOptions extends PrometheusOptions {
-  /** 0 for any that is free. */
-  readonly port: number;
-  /** Where it listens; only this machine reaches it if left out. */
-  readonly host?: string;
-}
+export interface MetricsServerOptions extends PrometheusOptions, OwnServerOptions {}
 
-export interface MetricsServer {
-  readonly url: string;
-  readonly port: number;
-  close(): Promise<void>;
-}
+export type MetricsServer = OwnServer;
 
 /**
  * A server of its own for processes that have none, such as workers: `GET /metrics` for Prometheus, `GET /healthz` for
@@ -31,37 +20,15 @@ export async function serveMetrics<Tx>(
   latchkey: Latchkey<Tx>,
   options: MetricsServerOptions,
 ): Promise<MetricsServer> {
-  const { port, host = "127.0.0.1", ...rest } = options;
-  if (!Number.isInteger(port) || port < 0 || port > 65_535) {
-    throw new ConfigError(`port is ${port} and must be a whole number from 0 to 65535`);
-  }
+  const { port, host, ...rest } = options;
   const metrics = prometheusMetrics(latchkey, rest);
-  const server = createServer((req, res) => {
+  const answer = (req: IncomingMessage, res: ServerResponse) => {
     const path = req.url?.split("?", 1)[0];
     if (path === "/metrics") metrics.handler(req, res);
     else if (path === "/healthz") answerHealth(req, res, latchkey.health());
     else res.writeHead(404).end();
-  });
-  server.listen(port, host);
-  try {
-    await once(server, "listening");
-  } catch (error) {
-    metrics.close();
-    throw error;
-  }
-  const address = server.address() as AddressInfo;
-  const shownHost = address.family === "IPv6" ? `[${address.address}]` : address.address;
-  return {
-    url: `http://${shownHost}:${address.port}`,
-    port: address.port,
-    async close() {
-      metrics.close();
-      const closed = once(server, "close");
-      server.close();
-      server.closeAllConnections();
-      await closed;
-    },
   };
+  return ownServer(answer, { port, host }, () => metrics.close());
 }
 
 /** Says no more than whether requests can be served: whoever may ask this need not be allowed to read the metrics. */

@@ -2,6 +2,7 @@ import { afterEach } from "vitest";
 import { type AdminServerOptions, serveAdmin } from "../../src/admin/admin.ts";
 import { createLatchkey, type Latchkey } from "../../src/index.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
+import { type ManualClock, manualClock } from "../../src/testing/index.ts";
 
 /** Whom every test knows. */
 export const ada = { name: "ada", token: "ada-0123456789abcdef" };
@@ -57,4 +58,16 @@ export function inMemory(): Latchkey {
   const latchkey = createLatchkey({ store: memoryStore(), tenant: "single" });
   atTheEnd(() => latchkey.close());
   return latchkey;
+}
+
+/** Time passes only when the test says so, for this Latchkey and the store that others may share. */
+export function onVirtualTime(): {
+  readonly latchkey: Latchkey;
+  readonly clock: ManualClock;
+  another(): Latchkey;
+} {
+  const clock = manualClock();
+  const store = memoryStore({ clock: clock.now });
+  const another = () => createLatchkey({ store, tenant: "single", runtime: clock });
+  return { latchkey: another(), clock, another };
 }

@@ -1,15 +1,16 @@
-import { useEffect, useState } from "preact/hooks";
-import { Bill } from "./bill.tsx";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Bill, Verdict } from "./bill.tsx";
 import { Checkout } from "./checkout.tsx";
 import { History } from "./history.tsx";
 import { Masthead } from "./masthead.tsx";
 import { Picture } from "./picture.tsx";
 import { usePlayground } from "./playground.ts";
 import { type Choice, usePurchase } from "./purchases.ts";
-import { scenarioTexts } from "./scenario-texts.ts";
 import { Story } from "./story.tsx";
 
 const firstChoice: Choice = { scenario: "response-lost", isProtected: true, amount: 2_000 };
+
+const narrow = "(max-width: 860px)";
 
 export function App() {
   const playground = usePlayground();
@@ -33,10 +34,22 @@ export function App() {
     setLooking(undefined);
     pay(choice);
   };
+  /** The same again, but for Latchkey. */
+  const compare = ({ scenario, isProtected, amount }: Choice) => {
+    const other = { scenario, amount, isProtected: !isProtected };
+    begin();
+    setChoice(other);
+    pay(other);
+  };
   const reset = async () => {
     begin();
     await fetch("/api/reset", { method: "POST" });
   };
+  // On a phone the result is below the button.
+  const result = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (screen.order !== undefined && matchMedia(narrow).matches) result.current?.scrollIntoView();
+  }, [screen.order]);
   // Whoever loads the page again wants to see what happened last.
   const latest = payments.at(-1)?.order;
   useEffect(() => {
@@ -55,12 +68,16 @@ export function App() {
           onNew={begin}
           isConnected={playground.isConnected}
         />
-        <div class="result">
+        <div class="result" ref={result}>
           {payment === undefined ? (
-            <Invitation choice={choice} />
+            <Invitation />
           ) : (
             <>
-              <Bill.Verdict payment={payment} isRunning={looking === undefined && screen.open > 0} />
+              <Verdict
+                payment={payment}
+                isRunning={looking === undefined && screen.open > 0}
+                onCompare={() => compare(payment)}
+              />
               <section class="card" aria-labelledby="picture-title">
                 <h2 id="picture-title">Who did what, when</h2>
                 <Picture payment={payment} />
@@ -79,17 +96,27 @@ export function App() {
   );
 }
 
-function Invitation({ choice }: { readonly choice: Choice }) {
-  const { title, what, watch } = scenarioTexts[choice.scenario];
+function Invitation() {
   return (
     <section class="card invitation">
-      <p class="big">Press Pay, and see what happens when things go wrong.</p>
-      <p>
-        <strong>{title}.</strong> {what} {watch}
-      </p>
+      <p class="big">What does a customer pay when something breaks?</p>
+      <ol>
+        <li>
+          <b>Choose what goes wrong</b>
+          An answer that gets lost, a server that dies, a customer who taps fifty times.
+        </li>
+        <li>
+          <b>Press Pay</b>
+          The app tries again until it knows what happened. See who did what, and what was charged.
+        </li>
+        <li>
+          <b>Switch Latchkey off</b>
+          The same app, the same API, the same trouble. Look at the ledger again.
+        </li>
+      </ol>
       <p class="muted">
-        Behind the button are a payments API in a process of its own, a payment provider with a ledger, and an
-        app that tries again. Everything you see is what they did. No money moves.
+        Behind the button are a payments API in a process of its own and a payment provider with a ledger.
+        Everything that you see here is what they did. No money moves.
       </p>
     </section>
   );

@@ -103,9 +103,9 @@ const handlerEnds: Readonly<Record<"answered" | "failed" | "killed", End>> = {
 };
 
 const callEnds: Readonly<Record<"answered" | "refused" | "unheard", End>> = {
-  answered: ["good", "charged"],
+  answered: ["good", ""],
   refused: ["bad", "refused"],
-  unheard: ["bad", "charged, unheard"],
+  unheard: ["bad", "nobody heard"],
 };
 
 function requestEnd(how: RequestEnd): End {

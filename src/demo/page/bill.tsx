@@ -53,8 +53,13 @@ export function Bill({ payment }: { readonly payment: PaymentView }) {
   );
 }
 
-Bill.Verdict = function Verdict(props: { readonly payment: PaymentView; readonly isRunning: boolean }) {
-  const { payment, isRunning } = props;
+/** What it came to, in one sentence that is read aloud when it changes. */
+export function Verdict(props: {
+  readonly payment: PaymentView;
+  readonly isRunning: boolean;
+  readonly onCompare: () => void;
+}) {
+  const { payment, isRunning, onCompare } = props;
   const { text, tone } = verdictOf(payment);
   return (
     <section class={`card verdict ${tone}`} aria-live="polite">
@@ -69,6 +74,9 @@ Bill.Verdict = function Verdict(props: { readonly payment: PaymentView; readonly
           {isRunning ? " · the app is still trying" : ""}
         </p>
       </div>
+      <button type="button" onClick={onCompare} disabled={isRunning}>
+        The same with Latchkey {payment.isProtected ? "off" : "on"}
+      </button>
     </section>
   );
-};
+}

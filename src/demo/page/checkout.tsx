@@ -43,7 +43,7 @@ export function Checkout({ choice, screen, isConnected, onChoose, onPay, onNew }
       <fieldset class="card scenarios">
         <legend>What goes wrong?</legend>
         {scenarioIds.map((id) => {
-          const { title, what, watch } = scenarioTexts[id];
+          const { title, what } = scenarioTexts[id];
           return (
             <label key={id} class={id === scenario ? "chosen" : ""}>
               <input
@@ -55,10 +55,7 @@ export function Checkout({ choice, screen, isConnected, onChoose, onPay, onNew }
               />
               <span>
                 <b>{title}</b>
-                <span class="what">
-                  {what}
-                  {id === scenario ? ` ${watch}` : ""}
-                </span>
+                <span class="what">{what}</span>
               </span>
             </label>
           );
@@ -66,6 +63,7 @@ export function Checkout({ choice, screen, isConnected, onChoose, onPay, onNew }
       </fieldset>
 
       <div class="card pay-card">
+        <p class="watch">{scenarioTexts[scenario].watch}</p>
         <div class="amount-line">
           <AmountField amount={choice.amount} onAmount={(amount) => onChoose({ amount })} />
           <button type="button" class="quiet" onClick={onNew} disabled={screen.taps === 0}>

@@ -8,6 +8,7 @@ const gapPx = 10; // Between lanes.
 const footPx = 22; // The time.
 const labelPx = 6.4; // What a character of a label takes, about.
 const emptyLanePx = 26;
+const labelledMax = 14; // More bars than this are a pattern to look at, and not a text to read.
 
 /** The three parties from top to bottom, time from left to right. */
 export function Picture({ payment }: { readonly payment: PaymentView }) {
@@ -47,14 +48,9 @@ function Lanes(props: { readonly scene: Scene; readonly width: number; readonly 
       aria-label={`${scene.requests.length} requests from the app, ${scene.handlers.length} executed by the API, ${scene.charges.length} charges by the provider. What happened is told below in words.`}
     >
       <Grid axis={axis} height={height} />
-      <LaneFrame name="Customer's app" top={client.top} bottom={client.bottom} width={width} />
-      <LaneFrame
-        name={isProtected ? "Payments API, behind Latchkey" : "Payments API, unprotected"}
-        top={api.top}
-        bottom={api.bottom}
-        width={width}
-      />
-      <LaneFrame name="Payment provider" top={provider.top} bottom={provider.bottom} width={width} />
+      {[client, api, provider].map(({ top, bottom }) => (
+        <rect key={top} class="lane" x={0} y={top} width={width} height={bottom - top - gapPx / 2} rx={6} />
+      ))}
       {scene.outages.map(({ from, to }) => (
         <g key={from} class="outage">
           <rect
@@ -96,6 +92,11 @@ function Lanes(props: { readonly scene: Scene; readonly width: number; readonly 
           <text x={axis.x(at)} y={provider.top + headPx + 16} text-anchor="middle">
             ?
           </text>
+          {axis.x(at) + 130 > width ? null : (
+            <text class="beside" x={axis.x(at) + 13} y={provider.top + headPx + 16}>
+              the reconciler asks
+            </text>
+          )}
         </g>
       ))}
       <Bars bars={scene.requests} lane={client} axis={axis} width={width} />
@@ -106,6 +107,12 @@ function Lanes(props: { readonly scene: Scene; readonly width: number; readonly 
         if (bar === undefined) return null;
         return <Coin key={call} x={axis.x(at)} y={provider.y(bar) + provider.barPx / 2} lane={provider} />;
       })}
+      <LaneName name="Customer's app" lane={client} />
+      <LaneName
+        name={isProtected ? "Payments API, behind Latchkey" : "Payments API, unprotected"}
+        lane={api}
+      />
+      <LaneName name="Payment provider" lane={provider} />
     </svg>
   );
 }
@@ -126,20 +133,12 @@ function lane(top: number, bars: readonly Bar[]): Lane {
   return { top, bottom, barPx, y: ({ row }) => top + headPx + row * rowPx };
 }
 
-function LaneFrame(props: {
-  readonly name: string;
-  readonly top: number;
-  readonly bottom: number;
-  readonly width: number;
-}) {
-  const { name, top, bottom, width } = props;
+/** Drawn last, so that nothing crosses it. */
+function LaneName({ name, lane: { top } }: { readonly name: string; readonly lane: Lane }) {
   return (
-    <g class="lane">
-      <rect x={0} y={top} width={width} height={bottom - top - gapPx / 2} rx={6} />
-      <text x={8} y={top + 15}>
-        {name}
-      </text>
-    </g>
+    <text class="lane-name" x={8} y={top + 15}>
+      {name}
+    </text>
   );
 }
 
@@ -178,33 +177,50 @@ function Bars(props: {
         const barWidth = Math.max(4, axis.x(bar.to) - x);
         const y = at.y(bar);
         const textPx = bar.label.length * labelPx + 10;
-        const isInside = barWidth >= textPx;
-        const nextX = Math.min(
-          width,
-          ...bars
-            .filter(({ row, from }) => row === bar.row && from > bar.from)
-            .map(({ from }) => axis.x(from)),
+        const others = bars.filter(({ row, id }) => row === bar.row && id !== bar.id);
+        const freeFrom = Math.max(
+          0,
+          ...others.filter(({ to }) => to <= bar.from).map(({ to }) => axis.x(to)),
         );
-        const hasRoom = at.barPx >= 13 && (isInside || x + barWidth + textPx < nextX);
+        const freeTo = Math.min(
+          width,
+          ...others.filter(({ from }) => from > bar.from).map(({ from }) => axis.x(from)),
+        );
+        const place =
+          bars.length > labelledMax ? "nowhere" : placeOf({ x, barWidth, textPx, freeFrom, freeTo });
         return (
           <g key={bar.id} class={`bar ${bar.tone}${bar.isOpen ? " open" : ""}`}>
             <rect x={x} y={y} width={barWidth} height={at.barPx} rx={Math.min(4, at.barPx / 3)}>
               <title>{`${bar.label}, ${bar.to - bar.from} ms`}</title>
             </rect>
-            {hasRoom ? (
+            {place === "nowhere" ? null : (
               <text
-                class={isInside ? "inside" : "beside"}
-                x={isInside ? x + 6 : x + barWidth + 5}
+                class={place === "inside" ? "inside" : "beside"}
+                x={place === "inside" ? x + 6 : place === "right" ? x + barWidth + 5 : x - 5}
                 y={y + at.barPx / 2 + 4}
+                text-anchor={place === "left" ? "end" : "start"}
               >
                 {bar.label}
               </text>
-            ) : null}
+            )}
           </g>
         );
       })}
     </g>
   );
+}
+
+function placeOf(room: {
+  readonly x: number;
+  readonly barWidth: number;
+  readonly textPx: number;
+  readonly freeFrom: number;
+  readonly freeTo: number;
+}): "inside" | "right" | "left" | "nowhere" {
+  const { x, barWidth, textPx, freeFrom, freeTo } = room;
+  if (barWidth >= textPx) return "inside";
+  if (x + barWidth + textPx < freeTo) return "right";
+  return x - textPx > freeFrom ? "left" : "nowhere";
 }
 
 function Coin({ x, y, lane: { barPx } }: { readonly x: number; readonly y: number; readonly lane: Lane }) {

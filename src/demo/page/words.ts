@@ -16,16 +16,25 @@ export function money(cents: number): string {
   return `€${(cents / 100).toFixed(2)}`;
 }
 
+// Where many requests are under way at once, what happens to one after the other within a second is told once.
+const crowdMin = 8;
+const crowdMs = 1_000;
+
 /** What happened, for somebody who has never heard of idempotency. */
-export function storyOf(entries: readonly TraceEntry[], { isProtected }: PaymentSummary): Line[] {
+export function storyOf(entries: readonly TraceEntry[], { isProtected, requests }: PaymentSummary): Line[] {
   const lines: Line[] = [];
+  const isCrowd = requests > crowdMin;
   for (const entry of [...entries].sort((one, other) => one.at - other.at)) {
     const told = lineOf(entry, isProtected);
     if (told === undefined) continue;
     const [who, text, tone = "plain"] = told;
-    const last = lines.at(-1);
-    if (last !== undefined && last.text === text && last.who === who) {
-      lines[lines.length - 1] = { ...last, times: last.times + 1 };
+    const same = lines.findLastIndex((line, index) => {
+      const isNear = isCrowd ? entry.at - line.at < crowdMs : index === lines.length - 1;
+      return isNear && line.text === text && line.who === who;
+    });
+    const line = lines[same];
+    if (line !== undefined) {
+      lines[same] = { ...line, times: line.times + 1 };
     } else {
       lines.push({ at: entry.at, who, text, tone, times: 1 });
     }
@@ -46,11 +55,10 @@ function lineOf(entry: TraceEntry, isProtected: boolean): Told | undefined {
     case "handler-begun":
       return isProtected ? undefined : ["API", "does as it is told, and asks the provider"];
     case "handler-ended":
-      return entry.how === "killed" ? ["API", "dies in the middle of its work", "bad"] : undefined;
     case "call-begun":
       return undefined;
     case "charged":
-      return ["Provider", `takes ${money(entry.amount)} from the customer (${entry.charge})`, "good"];
+      return ["Provider", `takes ${money(entry.amount)} from the customer`, "good"];
     case "call-ended":
       return entry.how === "refused"
         ? ["Provider", "is down: it refuses, and takes nothing", "bad"]
@@ -61,11 +69,9 @@ function lineOf(entry: TraceEntry, isProtected: boolean): Told | undefined {
       return latchkeyTexts[`${entry.type} ${entry.outcome}`];
     case "process":
       if (entry.what === "started") return ["API", `is back, as process ${entry.pid}`];
-      return [
-        "API",
-        `process ${entry.pid} is gone (${entry.what === "killed" ? "kill -9" : "it ended"})`,
-        "bad",
-      ];
+      return entry.what === "killed"
+        ? ["API", `is killed in the middle of its work (kill -9, process ${entry.pid})`, "bad"]
+        : ["API", `process ${entry.pid} has ended`, "bad"];
     default:
       return entry satisfies never;
   }

@@ -83,6 +83,19 @@ function policyFindings(
       ),
     );
   }
+  const header =
+    /^header:(.*)$/.exec(config.tenant)?.[1] ??
+    (config.tenant.startsWith("jwt:") ? (config.jwt?.header ?? "Authorization") : undefined);
+  const isKept = (name: string) =>
+    policy.keepRequestHeaders.some((kept) => kept.toLowerCase() === name.toLowerCase());
+  if (policy.onInFlight === "accept" && header !== undefined && !isKept(header)) {
+    once(
+      warning(
+        path,
+        `accepts requests, and ${header} is not in keepRequestHeaders: the service gets what a worker sends without it`,
+      ),
+    );
+  }
   if (config.hashKeys !== undefined && config.encryption === undefined && keepsRequest(policy)) {
     once(
       error(

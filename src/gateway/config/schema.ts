@@ -53,6 +53,11 @@ const listen = members(
     port: v.optional(port("8080 if left out."), 8080),
     host: v.optional(text("127.0.0.1 if left out: only this machine reaches it."), "127.0.0.1"),
     maxHeaderBytes: v.optional(size("Larger heads of requests are refused (431).")),
+    headersTimeoutMs: v.optional(
+      duration("How long a client may take for the head of a request.", { above0: true }),
+    ),
+    requestTimeoutMs: v.optional(duration("How long a client may take for the whole request; 0 for ever.")),
+    keepAliveTimeoutMs: v.optional(duration("How long a connection may be idle between two requests.")),
     trustForwarded: v.optional(
       flag("Whether Forwarded and X-Forwarded-* of whoever connects are believed and extended, or replaced."),
     ),

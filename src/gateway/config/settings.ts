@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { crossChecks } from "./cross-checks.ts";
-import { type ConfigDocument, type Environment, readDocument } from "./document.ts";
+import { type ConfigDocument, type Environment, isMissingVariable, readDocument } from "./document.ts";
 import type { Finding } from "./findings.ts";
 import { type ConfigProblem, GatewayConfigError, type MemberPath } from "./problems.ts";
 import { readablePart } from "./readable.ts";
@@ -97,7 +97,8 @@ export function checkText(source: {
   problems.push(...complaints.map((complaint) => complaintAt(complaint, place)));
   const readable = config === undefined && !unreadable ? readablePart(given) : { config, removed: [] };
   if (readable.config !== undefined) {
-    const isKnown = ({ path }: Finding) => !readable.removed.some((gone) => isRelated(path, gone));
+    const isKnown = ({ path }: Finding) =>
+      !readable.removed.some((gone) => isRelated(path, gone)) && !isMissingVariable(memberAt(given, path));
     problems.push(
       ...crossChecks(readable.config)
         .filter(isKnown)
@@ -153,6 +154,10 @@ function placesOf(document: ConfigDocument, flags: GatewayFlags, file: string | 
     if (flag !== undefined && flags[flag] !== undefined) return `--${flag}`;
     return file === undefined ? "command line" : document.place(path, part);
   };
+}
+
+function memberAt(value: unknown, path: MemberPath): unknown {
+  return path.reduce<unknown>((at, part) => (at as Record<string, unknown> | undefined)?.[part], value);
 }
 
 /** Whether one path leads through the other's end. */

@@ -17,11 +17,17 @@ export function validated(
   isSecret: (value: unknown) => boolean,
 ): { readonly config: GatewayConfig | undefined; readonly complaints: readonly Complaint[] } {
   const complaints: Complaint[] = [];
-  // The library names only the first stranger of each map, so each is taken out and the rest is looked at again.
   const rest = structuredClone(value);
+  // To the library a list is a map with numbers for names.
+  for (const path of listsForMaps(value)) {
+    complaints.push({ path, sentence: "is a list and must be a map of members", isAboutName: false });
+    if (path.length === 0) return { config: undefined, complaints };
+    remove(rest, path);
+  }
+  // The library names only the first stranger of each map, so each is taken out and the rest is looked at again.
   for (let rounds = 0; rounds < roundsMax; rounds += 1) {
     const result = v.safeParse(gatewaySchema, rest);
-    if (result.success) return { config: result.output, complaints };
+    if (result.success) return { config: complaints.length === 0 ? result.output : undefined, complaints };
     const issues = result.issues.flatMap((issue) => flattened(issue, []));
     const strangers = issues.filter(({ issue }) => isStranger(issue));
     for (const { path } of strangers) {
@@ -102,15 +108,37 @@ function shown(value: unknown): string {
   return text.length > 60 ? `${text.slice(0, 57)}…` : text;
 }
 
+/** Where lists stand in the place of maps. */
+function listsForMaps(value: unknown, path: MemberPath = []): MemberPath[] {
+  if (typeof value !== "object" || value === null) return [];
+  if (Array.isArray(value) && expectsMap(gatewaySchema, path)) return [path];
+  return Object.entries(value).flatMap(([name, member]) =>
+    listsForMaps(member, [...path, Array.isArray(value) ? Number(name) : name]),
+  );
+}
+
+function expectsMap(schema: unknown, path: MemberPath): boolean {
+  const at = schemasAt(schema, path);
+  return (
+    at.some(({ type }) => type === "strict_object" || type === "record") &&
+    !at.some(({ type }) => type === "array")
+  );
+}
+
 /** The names of the members that a map has at a place of the schema. */
 function knownMembers(schema: unknown, path: MemberPath): string[] {
-  const { type, wrapped, options, entries, item, value } = schema as AnySchema;
-  if (type === "optional") return knownMembers(wrapped, path);
-  if (type === "union") return (options ?? []).flatMap((one) => knownMembers(one, path));
+  return schemasAt(schema, path).flatMap(({ entries }) => Object.keys(entries ?? {}));
+}
+
+/** What may stand at a place: one schema, or the alternatives. */
+function schemasAt(schema: unknown, path: MemberPath): AnySchema[] {
+  const one = schema as AnySchema;
+  if (one.type === "optional") return schemasAt(one.wrapped, path);
+  if (one.type === "union") return (one.options ?? []).flatMap((option) => schemasAt(option, path));
   const [next, ...rest] = path;
-  if (next === undefined) return Object.keys(entries ?? {});
-  const inner = entries?.[next] ?? item ?? value;
-  return inner === undefined ? [] : knownMembers(inner, rest);
+  if (next === undefined) return [one];
+  const inner = one.entries?.[next] ?? one.item ?? one.value;
+  return inner === undefined ? [] : schemasAt(inner, rest);
 }
 
 interface AnySchema {

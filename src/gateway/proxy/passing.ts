@@ -3,14 +3,22 @@ import type { Dispatcher } from "undici";
 import type { AnswerContext } from "../../http/answer.ts";
 import { writeNodeAnswer } from "../../http/node-response.ts";
 import { answerHead, trailersOf } from "./answer-head.ts";
+import type { Connector } from "./connector.ts";
 import { upstreamFailure } from "./failures.ts";
 import { ownVia } from "./forwarded.ts";
+
+export interface PassingOptions {
+  readonly context: AnswerContext;
+  readonly connector: Connector;
+  readonly done: () => void;
+}
 
 /** One unprotected request on its way: bytes flow both ways as they come, each side at the other's pace. */
 export class Passing implements Dispatcher.DispatchHandler {
   readonly #req: IncomingMessage;
   readonly #res: ServerResponse;
   readonly #context: AnswerContext;
+  readonly #connector: Connector;
   #done: () => void;
   #abort: ((error?: Error) => void) | undefined;
   #isSent = false;
@@ -18,19 +26,17 @@ export class Passing implements Dispatcher.DispatchHandler {
   /** Whether the answer has been begun, and whether all of it is there. */
   #isBegun = false;
   #isComplete = false;
+  #endsByClose = false;
   #isFlowing = false;
   #resume: (() => void) | undefined;
   /** The first piece of the body: if it is the only one, it goes out together with the head. */
   #first: Buffer | undefined;
 
-  constructor(
-    req: IncomingMessage,
-    res: ServerResponse,
-    options: { readonly context: AnswerContext; readonly done: () => void },
-  ) {
+  constructor(req: IncomingMessage, res: ServerResponse, options: PassingOptions) {
     this.#req = req;
     this.#res = res;
     this.#context = options.context;
+    this.#connector = options.connector;
     this.#done = options.done;
     res.on("close", () => this.#closed());
   }
@@ -51,7 +57,8 @@ export class Passing implements Dispatcher.DispatchHandler {
       this.#passHint(status, raw);
       return true;
     }
-    const { headers } = answerHead(status, raw);
+    const { headers, endsBy } = answerHead(status, raw);
+    this.#endsByClose = endsBy === "close";
     // What is left of a body that upstream did not wait for would be read as the next request.
     if (!this.#req.complete) res.shouldKeepAlive = false;
     // A stored answer is given again without it, so only answers that are not stored say which way they came.
@@ -73,6 +80,10 @@ export class Passing implements Dispatcher.DispatchHandler {
   }
 
   onComplete(rawTrailers: string[] | null): void {
+    if (this.#endsByClose && this.#connector.isBreaking) {
+      this.onError(new Error("the connection was reset before it was ended"));
+      return;
+    }
     const res = this.#res;
     this.#isComplete = true;
     const trailers = trailersOf(rawTrailers);

@@ -1,7 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { isIP } from "node:net";
 import type { Duplex } from "node:stream";
-import { buildConnector, type Dispatcher, Pool } from "undici";
+import { type Dispatcher, Pool } from "undici";
 import { ConfigError } from "../../core/errors.ts";
 import { defaultPolicy } from "../../core/policy.ts";
 import { defaultProblemTypeBase } from "../../core/problem.ts";
@@ -10,6 +9,7 @@ import { Gate, type RoutePolicy } from "../../http/gate.ts";
 import { bytesPutBack, nodeRequest } from "../../http/node-request.ts";
 import { captureNodeResponse, writeNodeAnswer } from "../../http/node-response.ts";
 import type { Latchkey } from "../../latchkey.ts";
+import { Connector } from "./connector.ts";
 import { Executing } from "./executing.ts";
 import type { Forwarding } from "./forwarded.ts";
 import { requestHeaders } from "./headers.ts";
@@ -17,6 +17,7 @@ import { Passing } from "./passing.ts";
 import { originForm } from "./refuse.ts";
 import { Tunnels } from "./tunnels.ts";
 import { asksForWebsocket, serveWithoutUpgrade, Upgrading } from "./upgrading.ts";
+import { whole } from "./whole.ts";
 
 export interface ProxyOptions {
   /** Where the service is; a path in it comes before the path of every request. */
@@ -39,6 +40,7 @@ export interface ProxyOptions {
 
 /** Passes requests to one service. Each is to have been looked at by `refusalOf` before it comes here. */
 class ReverseProxy {
+  readonly #connector: Connector;
   readonly #pool: Pool;
   readonly #upstream: URL;
   readonly #prefix: string;
@@ -64,11 +66,13 @@ class ReverseProxy {
       typeBase: options.problemTypeBase ?? defaultProblemTypeBase,
       key: undefined,
     };
+    const timeout = whole(options, "connectTimeoutMs", { otherwise: connectTimeoutMsDefault, least: 1 });
+    this.#connector = new Connector(upstream, timeout);
     this.#pool = new Pool(upstream.origin, {
-      connections: whole(options, "connections", connectionsDefault, 1),
-      connect: connectorTo(upstream, whole(options, "connectTimeoutMs", connectTimeoutMsDefault, 1)),
-      headersTimeout: whole(options, "headersTimeoutMs", headersTimeoutMsDefault, 0),
-      bodyTimeout: whole(options, "bodyTimeoutMs", bodyTimeoutMsDefault, 0),
+      connections: whole(options, "connections", { otherwise: connectionsDefault, least: 1 }),
+      connect: this.#connector.connect,
+      headersTimeout: whole(options, "headersTimeoutMs", { otherwise: headersTimeoutMsDefault, least: 0 }),
+      bodyTimeout: whole(options, "bodyTimeoutMs", { otherwise: bodyTimeoutMsDefault, least: 0 }),
       // One request at a time on each connection: behind another one, none could say whether it was read.
       pipelining: 1,
       allowH2: false,
@@ -83,7 +87,7 @@ class ReverseProxy {
         this.#over();
         resolve();
       };
-      const passing = new Passing(req, res, { context: this.#context, done });
+      const passing = new Passing(req, res, { context: this.#context, connector: this.#connector, done });
       this.#dispatch(req, bytesPutBack(req) ?? (hasBody(req) ? req : null), passing);
     });
   }
@@ -134,6 +138,7 @@ class ReverseProxy {
     const done = () => this.#over();
     const upgrading = new Upgrading(req, socket, head, {
       context: this.#context,
+      connector: this.#connector,
       tunnels: this.#tunnels,
       done,
     });
@@ -156,6 +161,11 @@ class ReverseProxy {
       });
     }
     await this.#pool.destroy();
+  }
+
+  /** Takes no more, lets everything under way end in its own time, and then closes the connections to upstream. */
+  async retire(): Promise<void> {
+    await this.#pool.close();
   }
 
   #dispatch(
@@ -215,24 +225,6 @@ function upstreamOf(given: URL | string): URL {
     throw new ConfigError("upstream must be a host, a port and a path: leave out user, query and fragment");
   }
   return upstream;
-}
-
-function connectorTo({ hostname, protocol }: URL, timeout: number): buildConnector.connector {
-  const connect = buildConnector({ timeout });
-  // An address is not a name that a certificate is asked for by.
-  const servername = protocol === "https:" && isIP(hostname) === 0 ? hostname : "";
-  return (options, callback) => connect({ ...options, servername }, callback);
-}
-
-function whole(
-  options: ProxyOptions,
-  name: "connections" | "connectTimeoutMs" | "headersTimeoutMs" | "bodyTimeoutMs",
-  otherwise: number,
-  least: number,
-): number {
-  const value = options[name] ?? otherwise;
-  if (Number.isSafeInteger(value) && value >= least) return value;
-  throw new ConfigError(`${name} is ${value} and must be a whole number of at least ${least}`);
 }
 
 /** RFC 9112: an HTTP/1 request has a body if and only if one of these fields says so. */

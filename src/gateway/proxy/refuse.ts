@@ -86,16 +86,18 @@ const pathRules: readonly (readonly [RegExp, string])[] = [
 ];
 
 function fieldRefusal(req: IncomingMessage): string | undefined {
-  const { headers, method } = req;
-  const host = hostRefusal(req);
-  if (host !== undefined) return host;
+  const { headers, method, httpVersion } = req;
+  // Node's parser takes a request without a version for one of HTTP/0.9.
+  if (httpVersion !== "1.1" && httpVersion !== "1.0") return "Send the request as HTTP/1.1.";
+  const first = hostRefusal(req) ?? repeatedField(req);
+  if (first !== undefined) return first;
   const encoding = headers["transfer-encoding"];
   if (encoding !== undefined) {
     if (headers["content-length"] !== undefined) return bothLengths;
     if (encoding.toLowerCase() !== "chunked") {
       return "The body has a transfer encoding that is not plainly chunked. Send it chunked, or with a length.";
     }
-    if (req.httpVersion !== "1.1") return "Chunked bodies came with HTTP/1.1. Send a length.";
+    if (httpVersion !== "1.1") return "Chunked bodies came with HTTP/1.1. Send a length.";
   }
   const named = namedByConnection(headers.connection);
   if (named !== undefined) {
@@ -112,18 +114,29 @@ function fieldRefusal(req: IncomingMessage): string | undefined {
 
 const bothLengths = "The request has both a Content-Length and a Transfer-Encoding. Send one.";
 
-function hostRefusal({ headers, rawHeaders, httpVersion }: IncomingMessage): string | undefined {
+function hostRefusal({ headers, httpVersion }: IncomingMessage): string | undefined {
   const { host } = headers;
   if (host === undefined)
     return httpVersion === "1.0" ? undefined : "The request has no Host field. Send one.";
-  if (!hostPattern.test(host)) return "The Host field is not a host and a port. Send one that is.";
-  let hosts = 0;
-  for (let index = 0; index < rawHeaders.length; index += 2) {
-    const name = rawHeaders[index] as string;
-    if (name.length === 4 && name.toLowerCase() === "host") hosts += 1;
-  }
-  return hosts > 1 ? "The request has two Host fields. Send one." : undefined;
+  return hostPattern.test(host) ? undefined : "The Host field is not a host and a port. Send one that is.";
 }
+
+/** Of these Node knows the first, and who knows which one upstream goes by: another caller's, perhaps. */
+function repeatedField({ rawHeaders }: IncomingMessage): string | undefined {
+  const seen = new Set<string>();
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const spelling = rawHeaders[index] as string;
+    const { length } = spelling;
+    if (length !== 4 && length !== 12 && length !== 13) continue;
+    const name = spelling.toLowerCase();
+    if (!singleNames.has(name)) continue;
+    if (seen.has(name)) return `The request has two ${name} fields. Send one.`;
+    seen.add(name);
+  }
+  return undefined;
+}
+
+const singleNames: ReadonlySet<string> = new Set(["host", "content-type", "authorization"]);
 
 const hostPattern = /^(?:[\w.~-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i;
 

@@ -1,10 +1,9 @@
 import { type IncomingMessage, type Server, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Dispatcher } from "undici";
-import type { AnswerContext } from "../../http/answer.ts";
 import { answerHead } from "./answer-head.ts";
 import { namedByConnection } from "./headers.ts";
-import { Passing } from "./passing.ts";
+import { Passing, type PassingOptions } from "./passing.ts";
 import type { Tunnels } from "./tunnels.ts";
 
 /**
@@ -22,7 +21,7 @@ export class Upgrading implements Dispatcher.DispatchHandler {
     req: IncomingMessage,
     socket: Duplex,
     head: Buffer,
-    options: { readonly context: AnswerContext; readonly tunnels: Tunnels; readonly done: () => void },
+    options: PassingOptions & { readonly tunnels: Tunnels },
   ) {
     this.#socket = socket;
     this.#head = head;

@@ -18,6 +18,7 @@ export function prepareOutboxStatements(database: SqliteDatabase) {
     bury: prepare(bury),
     countMessages: prepare(countMessages),
     readDead: prepare(readDead),
+    findDead: prepare(findDead),
     revive: prepare(revive),
     pruneDelivered: prepare(pruneDelivered),
   };
@@ -134,12 +135,17 @@ export const readDead = `
    ORDER BY id
    LIMIT ?`;
 
+/** Parameter: the message. */
+const findDead = `
+  SELECT scope, message_key, attempts, partition_key
+    FROM latchkey_outbox
+   WHERE id = ? AND died_at IS NOT NULL`;
+
 /** Parameters: the time, the message. */
 const revive = `
   UPDATE latchkey_outbox
      SET died_at = NULL, error = NULL, attempts = 0, due_at = ?
-   WHERE id = ? AND died_at IS NOT NULL
-RETURNING partition_key`;
+   WHERE id = ?`;
 
 /** Parameters: the time before which they were delivered, the limit. */
 export const pruneDelivered = `

@@ -1,3 +1,4 @@
+import { type AuditEntry, auditReasons } from "../../core/audit.ts";
 import type { DeadMessage, Delivery, Message, NewMessage, Outbox, OutboxCounts } from "../../core/outbox.ts";
 import { messageOf } from "../message-row.ts";
 import { moment } from "../record-row.ts";
@@ -8,9 +9,12 @@ import type { OutboxStatements } from "./outbox-statements.ts";
 export interface OutboxContext {
   readonly now: () => number;
   /** Carries out a write, and answers after it is durable. */
-  readonly write: <T>(work: (statements: OutboxStatements) => T) => Promise<T>;
+  readonly write: <T>(work: (statements: OutboxStatements, audit: WriteAudit) => T) => Promise<T>;
   readonly read: <T>(look: (statements: OutboxStatements) => T) => T;
 }
+
+/** Writes down, in the same transaction, who has changed something. */
+type WriteAudit = (entry: Omit<AuditEntry, "id">) => void;
 
 /** Messages in the same file as the records, and in the transactions of the atomic phases. */
 export class SqliteOutbox implements Outbox {
@@ -75,13 +79,24 @@ export class SqliteOutbox implements Outbox {
       }));
   }
 
-  async requeue(ids: readonly string[]): Promise<number> {
-    const revived = await this.#context.write((statements) => {
+  async requeue(ids: readonly string[], by: string): Promise<number> {
+    const revived = await this.#context.write((statements, audit) => {
       const now = this.#context.now();
       let count = 0;
       for (const id of ids) {
-        const message = statements.revive.get(now, Number(id));
+        const message = statements.findDead.get(Number(id));
         if (message === undefined) continue;
+        statements.revive.run(now, Number(id));
+        audit({
+          at: now,
+          scope: message.scope as string,
+          key: message.message_key as string,
+          fence: message.attempts as number,
+          from: "dead_letter",
+          to: "requeued",
+          by,
+          reason: auditReasons.requeued,
+        });
         count += 1;
         // It is in front of what has come since. That one is found not to be the head when it is claimed.
         if (message.partition_key !== null) statements.promoteHead.run(message.partition_key as string);

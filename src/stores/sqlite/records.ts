@@ -105,6 +105,10 @@ export class Records {
     return decodeRequest({ head: requestHead, body: (body as Uint8Array | null) ?? new Uint8Array() });
   }
 
+  writeAudit(entry: Omit<AuditEntry, "id">): void {
+    this.#audit.write(entry);
+  }
+
   readAudit(query: AuditQuery): readonly AuditEntry[] {
     return this.#audit.read(query);
   }

@@ -15,9 +15,11 @@ import type {
   ForgetCounts,
   ForgetOptions,
   Lease,
+  ListQuery,
   PhaseCommit,
   Reading,
   ReapCounts,
+  RecordPage,
   RenewAnswer,
   Reservation,
   ReserveRequest,
@@ -35,6 +37,7 @@ import { moment } from "../record-row.ts";
 import type { SqliteDatabase } from "./driver.ts";
 import { GroupCommit, type Verb } from "./group-commit.ts";
 import * as lifecycle from "./lifecycle.ts";
+import { Listing } from "./listing.ts";
 import { type NoteStatements, prepareNoteStatements, SqliteNotes } from "./notes.ts";
 import { openPrepared } from "./open.ts";
 import { enqueue, SqliteOutbox } from "./outbox.ts";
@@ -69,6 +72,7 @@ export class SqliteStore implements Store<SqliteDatabase> {
     storeClock: true,
     durability: "machine",
     responseBytesMax,
+    listing: "latest-first",
   };
   readonly notes: Notes;
   readonly #outbox: SqliteOutbox;
@@ -100,6 +104,7 @@ export class SqliteStore implements Store<SqliteDatabase> {
     this.#connection = {
       database: opened,
       records: new Records(opened),
+      listing: new Listing(opened),
       messages: prepareOutboxStatements(opened),
       notes: prepareNoteStatements(opened),
       tenants: tenants.prepareTenantStatements(opened),
@@ -107,7 +112,8 @@ export class SqliteStore implements Store<SqliteDatabase> {
     };
     this.#outbox = new SqliteOutbox({
       now: this.#clock,
-      write: (work) => this.#write(({ messages }) => work(messages)),
+      write: (work) =>
+        this.#write(({ messages, records }) => work(messages, (entry) => records.writeAudit(entry))),
       read: (look) => look(this.#open().messages),
     });
     this.notes = new SqliteNotes({
@@ -202,6 +208,10 @@ export class SqliteStore implements Store<SqliteDatabase> {
     return this.#write(({ records }) => lifecycle.bust(records, { id, ...bust }, this.#clock()));
   }
 
+  async list(query: ListQuery): Promise<RecordPage> {
+    return { ...(await this.#open().listing.page(query)), now: this.#clock() };
+  }
+
   async audit(query: AuditQuery): Promise<readonly AuditEntry[]> {
     return this.#open().records.readAudit(query);
   }
@@ -276,6 +286,7 @@ const responseBytesMax = 64 * 1024 * 1024;
 interface Connection {
   readonly database: SqliteDatabase;
   readonly records: Records;
+  readonly listing: Listing;
   readonly messages: OutboxStatements;
   readonly notes: NoteStatements;
   readonly tenants: tenants.TenantStatements;

@@ -1,0 +1,411 @@
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Duplex } from "node:stream";
+import { type Reporting, reportActivity } from "../admin/admin.ts";
+import { ConfigError, StoreError } from "../core/errors.ts";
+import { defaultPolicy } from "../core/policy.ts";
+import { defaultProblemTypeBase } from "../core/problem.ts";
+import type { Logger } from "../engine/logging.ts";
+import { type AnswerContext, type HttpAnswer, problemAnswer } from "../http/answer.ts";
+import { writeNodeAnswer } from "../http/node-response.ts";
+import { splitTarget } from "../http/request.ts";
+import type { Latchkey } from "../latchkey.ts";
+import { openStore } from "../stores/open-store.ts";
+import type { RunningWorkers } from "../workers/workers.ts";
+import { latchkeyOf, workersOf } from "./assembly.ts";
+import { problemLine } from "./config/problems.ts";
+import type { GatewayConfig } from "./config/schema.ts";
+import type { GatewaySettings } from "./config/settings.ts";
+import { Generation, Hooks, limitsOf, upstreamUrl } from "./generation.ts";
+import { jsonLogger } from "./log.ts";
+import { OwnDispatch } from "./own-dispatch.ts";
+import { type OwnPlaces, openOwnPlaces } from "./own-paths.ts";
+import { refusalAnswer } from "./proxy/failures.ts";
+import { originForm, refusalOf } from "./proxy/refuse.ts";
+import { asksForWebsocket } from "./proxy/upgrading.ts";
+import { needingRestart } from "./reloading.ts";
+import { CallerUnavailableError } from "./tenants.ts";
+
+export { type ConfigProblem, GatewayConfigError, problemLine } from "./config/problems.ts";
+export {
+  checkGateway,
+  type GatewayCheck,
+  type GatewayFlags,
+  type GatewaySettings,
+  readSettings,
+} from "./config/settings.ts";
+
+export interface GatewayOptions {
+  /** Where everything out of the ordinary is logged; lines of JSON to stderr if left out. */
+  readonly logger?: Logger;
+}
+
+/**
+ * Starts a gateway in front of a service. Rejects, and leaves nothing open, if something cannot be had: the store, a
+ * port, a policy that the store cannot keep.
+ *
+ * @example
+ * ```ts
+ * const gateway = await startGateway(await readSettings({ config: "gateway.yaml" }));
+ * process.on("SIGTERM", () => gateway.close());
+ * ```
+ */
+export async function startGateway(
+  settings: GatewaySettings,
+  options: GatewayOptions = {},
+): Promise<Gateway> {
+  const gateway = new Gateway(settings, options.logger ?? jsonLogger());
+  try {
+    await gateway.open();
+  } catch (error) {
+    await gateway.close({ drainMs: 0 });
+    throw error;
+  }
+  return gateway;
+}
+
+/** One process in front of a service. Any number of them may share a store. */
+export class Gateway {
+  readonly #logger: Logger;
+  readonly #context: AnswerContext;
+  readonly #hooks = new Hooks();
+  readonly #dispatch = new OwnDispatch();
+  /** Who sent the requests that are under way, asked once for each. */
+  readonly #callers = new WeakMap<IncomingMessage, string | undefined>();
+  readonly #server: Server;
+  /** What the process was started with; its built-on parts stay what they are. */
+  #config: GatewayConfig;
+  #current: Generation | undefined;
+  /** Of earlier generations, with requests under way. */
+  readonly #retiring = new Set<Generation["proxy"]>();
+  #latchkey: Latchkey | undefined;
+  #places: OwnPlaces | undefined;
+  #workers: RunningWorkers | undefined;
+  #reporting: Reporting | undefined;
+  #closing: Promise<void> | undefined;
+  #reloading: Promise<void> = Promise.resolve();
+  #callerTroubleAt = Number.NEGATIVE_INFINITY;
+
+  /** @internal */
+  constructor({ config, warnings }: GatewaySettings, logger: Logger) {
+    this.#config = config;
+    this.#logger = logger;
+    this.#warn(warnings);
+    this.#context = {
+      policy: { ...defaultPolicy, profile: config.defaults.profile ?? defaultPolicy.profile },
+      typeBase: config.problemTypeBase ?? defaultProblemTypeBase,
+      key: undefined,
+    };
+    const { maxHeaderBytes, headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs } = config.listen;
+    this.#server = createServer(
+      {
+        maxHeaderSize: maxHeaderBytes ?? maxHeaderBytesDefault,
+        headersTimeout: headersTimeoutMs ?? headersTimeoutMsDefault,
+        requestTimeout: requestTimeoutMs ?? requestTimeoutMsDefault,
+        keepAliveTimeout: keepAliveTimeoutMs ?? keepAliveTimeoutMsDefault,
+        insecureHTTPParser: false,
+        requireHostHeader: true,
+      },
+      (req, res) => this.#answer(req, res),
+    );
+    this.#server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) =>
+      this.#upgrade(req, socket, head),
+    );
+  }
+
+  /** @internal */
+  async open(): Promise<void> {
+    const config = this.#config;
+    const store = await openStore(config.store, { migrate: config.migrate });
+    try {
+      this.#latchkey = latchkeyOf(config, {
+        store,
+        logger: this.#logger,
+        tenant: ({ native }) => this.#callers.get(native as IncomingMessage),
+        limits: { of: (tenant) => limitsOf(this.#current?.config ?? config, tenant) },
+      });
+    } catch (error) {
+      await store.close();
+      throw error;
+    }
+    const latchkey = this.#latchkey;
+    await assertReachable(latchkey);
+    this.#current = await Generation.of(config, { latchkey, hooks: this.#hooks });
+    this.#hooks.use(this.#current.hooks);
+    this.#places = await openOwnPlaces(config, latchkey, () => this.#closing === undefined);
+    this.#server.listen(config.listen.port, config.listen.host);
+    await once(this.#server, "listening");
+    // Also without an admin API of its own: the console of another process shows all of them.
+    this.#reporting = reportActivity(latchkey, { role: "gateway" });
+    this.#workers = workersOf(config, {
+      latchkey,
+      url: this.#loopback,
+      headersFor: (request) => this.#dispatch.headersFor(request),
+    });
+    this.#logger.info(
+      {
+        event: "gateway_started",
+        url: this.url,
+        upstream: upstreamUrl(config),
+        store: store.name,
+        workers: this.#workers?.names ?? [],
+        ...this.#places.urls,
+      },
+      `the gateway listens on ${this.url}`,
+    );
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  get url(): string {
+    return this.#urlOf((this.#server.address() as AddressInfo).address);
+  }
+
+  /** Where metrics and admin API listen, if they have ports of their own. */
+  get urls(): OwnPlaces["urls"] {
+    return this.#places?.urls ?? {};
+  }
+
+  /** What everything is kept by, for whoever runs the gateway inside of another program. */
+  get latchkey(): Latchkey {
+    if (this.#latchkey === undefined) throw new TypeError("the gateway is not open");
+    return this.#latchkey;
+  }
+
+  /**
+   * Takes over another configuration between two requests; those under way end by the old one. Rejects and changes
+   * nothing if it cannot be used, or if it differs in what only a restart can change.
+   */
+  reload(settings: GatewaySettings): Promise<void> {
+    // One after another: each is compared with what the one before has made of the gateway.
+    const reloading = this.#reloading.then(() => this.#reload(settings));
+    this.#reloading = reloading.catch(() => {});
+    return reloading;
+  }
+
+  async #reload({ config, warnings }: GatewaySettings): Promise<void> {
+    const before = this.#current;
+    if (before === undefined || this.#closing !== undefined)
+      throw new ConfigError("the gateway is not running");
+    const needed = needingRestart(this.#config, config);
+    if (needed.length > 0) {
+      throw new ConfigError(
+        `nothing was changed: ${needed.join(", ")} ${needed.length === 1 ? "differs" : "differ"}, which only a restart can change`,
+      );
+    }
+    const next = await Generation.of(config, { latchkey: this.latchkey, hooks: this.#hooks, before });
+    this.#warn(warnings);
+    this.#current = next;
+    this.#config = config;
+    this.#hooks.use(next.hooks);
+    if (next.proxy !== before.proxy) this.#retire(before.proxy);
+    const { routes } = config;
+    this.#logger.info(
+      { event: "gateway_reloaded", upstream: upstreamUrl(config), routes: routes.length },
+      "the gateway has taken over its new configuration",
+    );
+  }
+
+  #retire(proxy: Generation["proxy"]): void {
+    this.#retiring.add(proxy);
+    const retired = () => this.#retiring.delete(proxy);
+    proxy.retire().then(retired, retired);
+  }
+
+  /**
+   * Takes no more connections, waits for what is under way, but not for longer than `drainMs`, and gives back everything
+   * that was opened.
+   */
+  close(options: { readonly drainMs?: number } = {}): Promise<void> {
+    this.#closing ??= this.#close(options.drainMs ?? this.#config.drainMs);
+    return this.#closing;
+  }
+
+  async #close(drainMs: number): Promise<void> {
+    const until = performance.now() + drainMs;
+    const left = () => Math.max(0, until - performance.now());
+    const server = this.#server;
+    const isListening = server.listening;
+    const closed = isListening ? once(server, "close") : Promise.resolve();
+    if (isListening) {
+      server.close();
+      server.closeIdleConnections();
+    }
+    // A worker's round may be a request to this very server, so it ends before that does.
+    await within(left(), this.#workers?.stop());
+    // Executions first, also those whose client has gone: nobody else knows that they need upstream's connections.
+    await this.#latchkey?.engine.drain(left());
+    const proxies = [...(this.#current === undefined ? [] : [this.#current.proxy]), ...this.#retiring];
+    await Promise.all(proxies.map((proxy) => proxy.close({ drainMs: left() })));
+    await within(left(), closed);
+    server.closeAllConnections();
+    await this.#places?.close();
+    await this.#reporting?.stop();
+    await this.#latchkey?.close({ drainMs: left() });
+    if (isListening) this.#logger.info({ event: "gateway_stopped" }, "the gateway has stopped");
+  }
+
+  #answer(req: IncomingMessage, res: ServerResponse): void {
+    if (this.#closing !== undefined) res.setHeader("connection", "close");
+    try {
+      const handled = this.#handle(req, res);
+      handled?.catch((error) => this.#failed(res, error));
+    } catch (error) {
+      this.#failed(res, error);
+    }
+  }
+
+  #handle(req: IncomingMessage, res: ServerResponse): Promise<void> | undefined {
+    const current = this.#current;
+    const refusal = refusalOf(req);
+    if (refusal !== undefined) return this.#refuse(req, res, refusalAnswer(this.#context, refusal));
+    const { path } = splitTarget(originForm(req.url ?? "/"));
+    const own = this.#places?.handlerOf(path);
+    if (current === undefined) return this.#refuse(req, res, notOpen(this.#context));
+    if (own !== undefined) {
+      const isStatus = this.#places?.isStatus(path) === true;
+      return this.#withCaller(isStatus, current, req, res, async () => void (await own(req, res)));
+    }
+    const protect = current.protection(req.method ?? "", path);
+    if (protect === undefined) return current.proxy.pass(req, res);
+    // Without a key nobody asks who is calling: the request is refused, or passes.
+    const hasKey = req.headers["idempotency-key"] !== undefined;
+    return this.#withCaller(hasKey, current, req, res, () => protect(req, res));
+  }
+
+  /** Finds out who is calling, before anything else happens to the request. */
+  #withCaller(
+    isNeeded: boolean,
+    current: Generation,
+    req: IncomingMessage,
+    res: ServerResponse,
+    then: () => Promise<void>,
+  ): Promise<void> {
+    if (!isNeeded) return then();
+    const caller = this.#dispatch.tenantOf(req) ?? current.callerOf(req);
+    if (!(caller instanceof Promise)) {
+      this.#callers.set(req, caller);
+      return then();
+    }
+    return caller.then(
+      (tenant) => {
+        this.#callers.set(req, tenant);
+        return then();
+      },
+      (error) => {
+        if (!(error instanceof CallerUnavailableError)) throw error;
+        this.#tellCallerTrouble(error);
+        return this.#refuse(req, res, callerUnavailable(this.#context));
+      },
+    );
+  }
+
+  #upgrade(req: IncomingMessage, socket: Duplex, head: Buffer): void {
+    const { path } = splitTarget(originForm(req.url ?? "/"));
+    const current = this.#current;
+    // Whoever asks for another protocol gets a plain answer, which goes the way of every request.
+    const isRefused =
+      current === undefined ||
+      (asksForWebsocket(req) &&
+        (this.#closing !== undefined ||
+          refusalOf(req) !== undefined ||
+          this.#places?.handlerOf(path) !== undefined ||
+          // What is protected is answered once and kept, which no websocket can be.
+          current.protection(req.method ?? "", path) !== undefined));
+    if (isRefused) socket.end("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+    else current.proxy.upgrade(req, socket, head);
+  }
+
+  async #refuse(req: IncomingMessage, res: ServerResponse, answer: HttpAnswer): Promise<void> {
+    // Nobody is going to read the body, and an unread one would block the connection.
+    req.resume();
+    writeNodeAnswer(res, answer);
+  }
+
+  #failed(res: ServerResponse, error: unknown): void {
+    this.#logger.error(
+      { event: "gateway_error", error: error instanceof Error ? error.message : String(error) },
+      "a request failed inside the gateway",
+    );
+    res.destroy();
+  }
+
+  /** Every request would say so. */
+  #tellCallerTrouble({ message, cause }: CallerUnavailableError): void {
+    const now = performance.now();
+    if (now - this.#callerTroubleAt < callerTroublePauseMs) return;
+    this.#callerTroubleAt = now;
+    const error = cause instanceof Error ? cause.message : String(cause);
+    this.#logger.error({ event: "caller_unavailable", error }, message);
+  }
+
+  #warn(warnings: GatewaySettings["warnings"]): void {
+    for (const one of warnings) {
+      this.#logger.warn({ event: "gateway_config", place: one.place }, problemLine(one));
+    }
+  }
+
+  /** How the process reaches itself: an address for all of them is none to connect to. */
+  get #loopback(): string {
+    const { address } = this.#server.address() as AddressInfo;
+    if (address === "0.0.0.0") return this.#urlOf("127.0.0.1");
+    return this.#urlOf(address === "::" ? "::1" : address);
+  }
+
+  #urlOf(address: string): string {
+    return `http://${address.includes(":") ? `[${address}]` : address}:${this.port}`;
+  }
+}
+
+const maxHeaderBytesDefault = 16 * 1024; // Node's own, and that of most services behind.
+const headersTimeoutMsDefault = 15_000; // A head is one packet or two.
+const requestTimeoutMsDefault = 300_000; // 50 MB at 1.5 Mbit/s.
+const keepAliveTimeoutMsDefault = 75_000; // Longer than the minute after which common load balancers let go.
+const callerTroublePauseMs = 10_000;
+const retryAfterMs = 5_000;
+
+function notOpen(context: AnswerContext): HttpAnswer {
+  return problemAnswer(context, "store-unavailable", {
+    detail: "The gateway is starting. Send it again.",
+    retryAfterMs,
+  });
+}
+
+function callerUnavailable(context: AnswerContext): HttpAnswer {
+  return problemAnswer(context, "caller-unavailable", {
+    detail:
+      "The keys with which tokens are verified could not be fetched, so nothing was executed. Send the request again " +
+      "with the same key.",
+    retryAfterMs,
+  });
+}
+
+/** A wrong password or a missing table is said before the port opens, and not by the first request. */
+async function assertReachable(latchkey: Latchkey): Promise<void> {
+  try {
+    await latchkey.inspect({ scope: "latchkey gateway", key: "start" });
+  } catch (error) {
+    const { cause } = error as Error;
+    const why = cause instanceof Error ? cause.message : (error as Error).message;
+    throw new StoreError(
+      `the store does not answer as it must: ${why}. Is it there, and was latchkey migrate run?`,
+      {
+        cause: error,
+      },
+    );
+  }
+}
+
+/** Waits for something, but not for longer. */
+async function within(ms: number, work: Promise<unknown> | undefined): Promise<void> {
+  if (work === undefined) return;
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, ms);
+  });
+  await Promise.race([work, late]);
+  clearTimeout(timer);
+}
