@@ -1,5 +1,6 @@
 // Bundles the pages for the browser: the console and the playground. Each only if something has changed since.
-import { existsSync, readdirSync, rmSync, statSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
+import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const path = (/** @type {string} */ name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
@@ -20,7 +21,8 @@ for (const { source, output } of pages) {
   if (existsSync(marker) && statSync(marker).mtimeMs > newest) continue;
   // Loading it takes a second, which nobody has to wait for if nothing has changed.
   const { build } = await import("vite");
-  rmSync(path(output), { recursive: true, force: true });
+  // Built elsewhere and then put in its place: whoever looks, or builds, at the same time finds all of it or nothing.
+  const fresh = path(`node_modules/.cache/pages/${process.pid}/${output}`);
   await build({
     configFile: false,
     root: path(source),
@@ -29,7 +31,7 @@ for (const { source, output } of pages) {
     logLevel: "warn",
     oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
     build: {
-      outDir: path(output),
+      outDir: fresh,
       emptyOutDir: true,
       target: "es2022",
       // A page under a strict content security policy loads nothing that is written into it.
@@ -37,6 +39,15 @@ for (const { source, output } of pages) {
       modulePreload: false,
     },
   });
+  mkdirSync(dirname(path(output)), { recursive: true });
+  rmSync(path(output), { recursive: true, force: true });
+  try {
+    renameSync(fresh, path(output));
+  } catch (error) {
+    // Somebody else was faster, with the same.
+    if (!existsSync(marker)) throw error;
+  }
+  rmSync(path(`node_modules/.cache/pages/${process.pid}`), { recursive: true, force: true });
 }
 
 /**

@@ -5,6 +5,11 @@ import type { Playground } from "./playground.ts";
 /** Where the console keeps its token: for one tab, and for those that are opened from it. */
 const tokenName = "latchkey-token";
 
+/** Signs the demo's operator in, in every tab that is opened from this one later on. */
+export function keepOperatorToken(token: string): void {
+  sessionStorage.setItem(tokenName, token);
+}
+
 /** Opens the console, on the record of a payment if there is one, and signed in as the demo's operator. */
 export function ConsoleLink(props: {
   readonly playground: Playground;
@@ -12,18 +17,16 @@ export function ConsoleLink(props: {
   readonly children: ComponentChildren;
 }) {
   const { playground, payment, children } = props;
-  const { scope, operatorToken } = playground;
+  const { scope } = playground;
   const query = new URLSearchParams({ scope, key: payment?.key ?? "" });
-  const signIn = () => sessionStorage.setItem(tokenName, operatorToken);
+  const address = `/console/${payment === undefined ? "" : `#/record?${query}`}`;
+  const open = (event: MouseEvent) => {
+    event.preventDefault();
+    // A tab that a script opens gets a copy of this one's session storage; for a link, browsers differ.
+    window.open(address);
+  };
   return (
-    <a
-      href={`/console/${payment === undefined ? "" : `#/record?${query}`}`}
-      target="_blank"
-      // The new tab gets a copy of this one's session storage only if it knows where it came from.
-      rel="noopener opener"
-      onClick={signIn}
-      onAuxClick={signIn}
-    >
+    <a href={address} onClick={open}>
       {children}
     </a>
   );

@@ -1,5 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import type { PaymentView, PlaygroundChange, PlaygroundView } from "../trace.ts";
+import { keepOperatorToken } from "./console-link.tsx";
 
 /** Everything that the page shows: what the processes have told, and whether they still do. */
 export interface Playground extends PlaygroundView {
@@ -20,7 +21,9 @@ export function usePlayground(): Playground {
   useEffect(() => {
     const source = new EventSource("/api/stream");
     source.addEventListener("playground", (event) => {
-      setPlayground({ ...(JSON.parse(event.data) as PlaygroundView), isConnected: true });
+      const view = JSON.parse(event.data) as PlaygroundView;
+      keepOperatorToken(view.operatorToken);
+      setPlayground({ ...view, isConnected: true });
     });
     source.addEventListener("change", (event) => {
       const change = JSON.parse(event.data) as PlaygroundChange;
