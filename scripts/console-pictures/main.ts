@@ -14,7 +14,7 @@ import { systemRuntime } from "../../src/engine/runtime.ts";
 import { startBrowser } from "../../test/support/browser.ts";
 import { liveThroughAnHour } from "./history.ts";
 import { withPalette } from "./palette-png.ts";
-import { openShop } from "./shop.ts";
+import { openShop, theOne } from "./shop.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "latchkey-pictures-"));
 const file = join(folder, "shop.db");
@@ -52,17 +52,20 @@ try {
   await take(page, "unknown");
 
   await page.goto(`${admin.url}/#/dead-letters`);
-  await page.getByText("Payload").first().click();
+  await page.getByText("Payload", { exact: true }).nth(1).click();
   await take(page, "dead-letters");
 
-  // Somebody settles one, so that its timeline has something to tell.
-  await page.goto(`${admin.url}/#/unknown`);
-  await page.getByRole("link", { name: "the whole record" }).click();
+  // Somebody settles one, and its client retries: there is something to tell.
+  const [scope, key] = [theOne.headers["x-account"], theOne.headers["idempotency-key"]];
+  await shop.payTheOne({ isLost: false });
+  await page.goto(`${admin.url}/#/record?scope=${scope}&key=${key}`);
   await page.getByRole("button", { name: "It was not executed…" }).click();
   await page.getByLabel("How is it known?").fill("the provider's export of today has no such charge");
   await page.getByRole("button", { name: "It may be tried again" }).click();
   await page.getByText("Settled").waitFor();
   await page.getByRole("button", { name: "Close this message" }).click();
+  for (let turn = 0; turn < 4; turn++) await shop.payTheOne({ isLost: false });
+  await page.getByText("answered with the stored answer").waitFor();
   await take(page, "record");
 
   // The minutes in which the provider was sick have records of every kind.
