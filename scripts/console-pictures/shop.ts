@@ -127,10 +127,8 @@ export function openShop(
       startWorkers(latchkey as Latchkey, {
         reconciler: { attemptsMax: 4, backoff: { baseMs: 60_000, capMs: 300_000 } },
         relay: {
-          async deliver() {
-            if (random() < 0.0008) throw new NotDeliverableError("550 5.1.1 the mailbox does not exist");
-            if (isSick && random() < 0.001)
-              throw new NotDeliverableError("mail relay answered 502 for ten minutes");
+          async deliver({ topic }) {
+            if (random() < 0.002) throw new NotDeliverableError(undeliverable[topic] ?? "410 Gone");
           },
         },
       }),
