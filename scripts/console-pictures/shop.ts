@@ -17,7 +17,10 @@ export interface Shop {
 const tenants = ["acme", "globex", "initech", "hooli", "umbrella", "stark"];
 const products = ["charges", "charges", "charges", "refunds", "payouts"];
 
-export function openShop(file: string, options: { readonly runtime: Runtime; readonly clock: () => number }): Shop {
+export function openShop(
+  file: string,
+  options: { readonly runtime: Runtime; readonly clock: () => number },
+): Shop {
   const { runtime, clock } = options;
   const latchkey = createLatchkey<SqliteDatabase>({
     store: sqliteStore(file, { clock, synchronous: "normal" }),
@@ -29,7 +32,10 @@ export function openShop(file: string, options: { readonly runtime: Runtime; rea
   let isSick = false;
   const { random } = runtime;
   const sleep = (ms: number) => new Promise<void>((resolve) => runtime.setTimer(resolve, ms));
-  const id = (prefix: string) => `${prefix}_${Math.floor(random() * 36 ** 8).toString(36).padStart(8, "0")}`;
+  const id = (prefix: string) =>
+    `${prefix}_${Math.floor(random() * 36 ** 8)
+      .toString(36)
+      .padStart(8, "0")}`;
 
   const routes = new Map(
     [...new Set(products)].map((name) => [
@@ -51,17 +57,30 @@ export function openShop(file: string, options: { readonly runtime: Runtime; rea
         await op.atomic("receipt_enqueued", (tx) =>
           op.enqueue(tx, "receipt.send", { payment: payment.id, to: "customer", amount, currency }),
         );
-        const answer = { id: payment.id, object: name.slice(0, -1), amount, currency, charge: charge.id, status: "succeeded" };
+        const answer = {
+          id: payment.id,
+          object: name.slice(0, -1),
+          amount,
+          currency,
+          charge: charge.id,
+          status: "succeeded",
+        };
         return Response.json(answer, { status: 201, headers: { location: `/${name}/${payment.id}` } });
       }),
     ]),
   );
 
-  const recent: { readonly route: string; readonly headers: Record<string, string>; readonly body: string }[] = [];
+  const recent: {
+    readonly route: string;
+    readonly headers: Record<string, string>;
+    readonly body: string;
+  }[] = [];
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)] as T;
   const send = async ({ route, headers, body }: (typeof recent)[number]) => {
     const request = new Request(`http://shop.test/${route}`, { method: "POST", headers, body });
-    await routes.get(route)?.(request).catch(() => undefined);
+    await routes
+      .get(route)?.(request)
+      .catch(() => undefined);
   };
 
   return {
@@ -73,12 +92,16 @@ export function openShop(file: string, options: { readonly runtime: Runtime; rea
       const dice = random();
       const before = recent.length === 0 ? undefined : pick(recent);
       if (dice < 0.18 && before !== undefined) return send(before);
-      if (dice < 0.187 && before !== undefined) return send({ ...before, body: '{"amount":1,"currency":"eur"}' });
+      if (dice < 0.187 && before !== undefined)
+        return send({ ...before, body: '{"amount":1,"currency":"eur"}' });
       const key = `${hex(random, 8)}-${hex(random, 4)}-4${hex(random, 3)}-a${hex(random, 3)}-${hex(random, 12)}`;
       const order = {
         route: pick(products),
         headers: { "x-account": pick(tenants), "idempotency-key": key, "content-type": "application/json" },
-        body: JSON.stringify({ amount: 500 + Math.floor(random() * 20_000), currency: pick(["eur", "usd", "gbp"]) }),
+        body: JSON.stringify({
+          amount: 500 + Math.floor(random() * 20_000),
+          currency: pick(["eur", "usd", "gbp"]),
+        }),
       };
       if (dice > 0.993) {
         const { "idempotency-key": _, ...headers } = order.headers;
@@ -95,7 +118,8 @@ export function openShop(file: string, options: { readonly runtime: Runtime; rea
         relay: {
           async deliver() {
             if (random() < 0.0008) throw new NotDeliverableError("550 5.1.1 the mailbox does not exist");
-            if (isSick && random() < 0.001) throw new NotDeliverableError("mail relay answered 502 for ten minutes");
+            if (isSick && random() < 0.001)
+              throw new NotDeliverableError("mail relay answered 502 for ten minutes");
           },
         },
       }),
@@ -103,5 +127,7 @@ export function openShop(file: string, options: { readonly runtime: Runtime; rea
 }
 
 function hex(random: () => number, digits: number): string {
-  return Math.floor(random() * 16 ** digits).toString(16).padStart(digits, "0");
+  return Math.floor(random() * 16 ** digits)
+    .toString(16)
+    .padStart(digits, "0");
 }

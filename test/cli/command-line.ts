@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { bundle, root } from "../support/bundle.ts";
@@ -28,6 +28,7 @@ export interface TerminalOptions extends RunOptions {
 
 /** The real entry, as a process of its own. */
 export class CommandLine {
+  /** Where it is run. */
   readonly folder: string;
   readonly main: string;
 
@@ -38,8 +39,11 @@ export class CommandLine {
 
   static async bundled(): Promise<CommandLine> {
     const folder = await mkdtemp(join(tmpdir(), "latchkey-cli-"));
-    await bundle(folder, { latchkey: join(root, "src/cli/main.ts") });
-    return new CommandLine(folder, join(folder, "latchkey.mjs"));
+    const cache = join(root, "node_modules/.cache");
+    await mkdir(cache, { recursive: true });
+    const bundled = await mkdtemp(join(cache, "latchkey-cli-"));
+    await bundle(bundled, { latchkey: join(root, "src/cli/main.ts") }, "external");
+    return new CommandLine(folder, join(bundled, "latchkey.mjs"));
   }
 
   start(args: readonly string[], { env = {} }: RunOptions = {}): ChildProcess {
@@ -66,6 +70,7 @@ export class CommandLine {
   }
 
   async remove(): Promise<void> {
+    await rm(dirname(this.main), { recursive: true, force: true });
     await rm(this.folder, { recursive: true, force: true });
   }
 }

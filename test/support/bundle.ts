@@ -25,7 +25,12 @@ interface PluginBuild {
  * Makes one file of each program, named after it and `.mjs`, so that a process starts in a fraction of the time. Source
  * files keep their addresses, by which they find migrations and drivers.
  */
-export async function bundle(folder: string, entryPoints: Readonly<Record<string, string>>): Promise<void> {
+export async function bundle(
+  folder: string,
+  entryPoints: Readonly<Record<string, string>>,
+  /** `external`: installed packages stay where they are, and `folder` has to be where they are found from. */
+  packages: "bundle" | "external" = "bundle",
+): Promise<void> {
   const require = createRequire(createRequire(import.meta.url).resolve("tsx"));
   const { build } = require("esbuild") as Esbuild;
   await build({
@@ -38,6 +43,7 @@ export async function bundle(folder: string, entryPoints: Readonly<Record<string
     format: "esm",
     target: "node20",
     tsconfig: join(root, "tsconfig.json"),
+    packages,
     external: ["pg-native"],
     minifyWhitespace: true,
     // What is not bundled, and what CommonJS packages ask for, is found from here.

@@ -48,7 +48,7 @@ export const work = command({
       expiry: options.expiry,
       logger: jsonLog(context.secrets),
       logKeys: options["log-keys"],
-      ...privacyOf(context),
+      ...privacyOf(context, store),
     });
     try {
       const chosen = chosenWorkers(context, options);

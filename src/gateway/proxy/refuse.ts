@@ -86,7 +86,9 @@ const pathRules: readonly (readonly [RegExp, string])[] = [
 ];
 
 function fieldRefusal(req: IncomingMessage): string | undefined {
-  const { headers, method } = req;
+  const { headers, method, httpVersion } = req;
+  // Node's parser takes a request without a version for one of HTTP/0.9.
+  if (httpVersion !== "1.1" && httpVersion !== "1.0") return "Send the request as HTTP/1.1.";
   const first = hostRefusal(req) ?? repeatedField(req);
   if (first !== undefined) return first;
   const encoding = headers["transfer-encoding"];
@@ -95,7 +97,7 @@ function fieldRefusal(req: IncomingMessage): string | undefined {
     if (encoding.toLowerCase() !== "chunked") {
       return "The body has a transfer encoding that is not plainly chunked. Send it chunked, or with a length.";
     }
-    if (req.httpVersion !== "1.1") return "Chunked bodies came with HTTP/1.1. Send a length.";
+    if (httpVersion !== "1.1") return "Chunked bodies came with HTTP/1.1. Send a length.";
   }
   const named = namedByConnection(headers.connection);
   if (named !== undefined) {

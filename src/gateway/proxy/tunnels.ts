@@ -1,4 +1,4 @@
-import type { Socket } from "node:net";
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 
 /** Joined connections: whatever comes from one side goes to the other, until both have ended. */
@@ -43,7 +43,7 @@ function oneWay(from: Duplex, to: Duplex, closed: () => void): void {
   from.on("end", () => closeSoon(from, to));
   from.on("close", () => {
     // Broken off on one side is broken off on the other: nobody may take it for an orderly end.
-    if (!from.readableEnded) to.destroy();
+    if (!from.readableEnded) reset(to);
     closed();
   });
 }
@@ -51,9 +51,15 @@ function oneWay(from: Duplex, to: Duplex, closed: () => void): void {
 /** A side that ended has said its last word; the other one has this long to say its own. */
 function closeSoon(one: Duplex, other: Duplex): void {
   setTimeout(() => {
-    one.destroy();
-    other.destroy();
+    reset(one);
+    reset(other);
   }, halfOpenMs).unref();
+}
+
+function reset(socket: Duplex): void {
+  if (socket.destroyed) return;
+  if (socket instanceof Socket) socket.resetAndDestroy();
+  else socket.destroy();
 }
 
 const keepAliveMs = 60_000;

@@ -47,6 +47,12 @@ export class Expression {
     return parts.join(" ");
   }
 
+  /** Only these attributes, with all placeholders so far. */
+  projection(names: readonly string[]): Placeholders & { readonly ProjectionExpression: string } {
+    const ProjectionExpression = names.map((name) => this.name(name)).join(", ");
+    return { ProjectionExpression, ...this.placeholders };
+  }
+
   get placeholders(): Placeholders {
     const hasValues = this.#count > 0;
     return {

@@ -17,6 +17,19 @@ export function keyOf(item: Item): ItemKey {
   return { pk: textIn(item, "pk"), sk: textIn(item, "sk") };
 }
 
+/** Whether DynamoDB would take these for the keys of an item. */
+export function isPk(value: unknown): value is string {
+  return isKey(value, 2_048);
+}
+
+export function isSk(value: unknown): value is string {
+  return isKey(value, 1_024);
+}
+
+function isKey(value: unknown, bytesMax: number): value is string {
+  return typeof value === "string" && value !== "" && Buffer.byteLength(value) <= bytesMax;
+}
+
 /** A record is alone under its partition key, so that DynamoDB can spread records as it likes. */
 export function recordKey(id: RecordId): ItemKey {
   return { pk: `record#${nameOf(id)}`, sk: recordSk };

@@ -1,16 +1,25 @@
-import type { ListedRecord, RecordState } from "../../core/record.ts";
+import type { ListedRecord } from "../../core/record.ts";
 import type { ListQuery, RecordPage } from "../../core/store.ts";
 import { cursorOf, isAskedFor, notAPlace, partsOf } from "../listing.ts";
 import type { Context } from "./context.ts";
 import { Expression } from "./expression.ts";
-import { type ItemKey, keyItem, keyOf, recordSk } from "./keys.ts";
-import { type Item, number, numberIn, numberInIf, text, textIn, textInIf } from "./values.ts";
+import { type ItemKey, isPk, isSk, keyItem, keyOf, recordSk } from "./keys.ts";
+import { listedAttributes, listedOf } from "./listed-item.ts";
+import { jobsOfState, listJobs } from "./listing-jobs.ts";
+import { type Item, number, text } from "./values.ts";
+
+/** What waits for somebody, or for something, is found in the index by which that is found; all else in the table. */
+export async function list(context: Context, query: ListQuery): Promise<RecordPage> {
+  const jobs = query.state && jobsOfState[query.state];
+  const page = await (jobs === undefined ? listTable(context, query) : listJobs(context, query, jobs));
+  return { ...page, now: context.now() };
+}
 
 /**
  * Goes through the table, which has nothing by tenant, by key or by time, and picks out what is asked for. The place of an
  * item depends on its key only, so that whatever is there all the while is met once, however it changes meanwhile.
  */
-export async function list(context: Context, query: ListQuery): Promise<RecordPage> {
+async function listTable(context: Context, query: ListQuery): Promise<Omit<RecordPage, "now">> {
   const records: ListedRecord[] = [];
   let place = query.after === undefined ? undefined : placeOf(query.after);
   for (let scans = 0; scans < scansMax; scans += 1) {
@@ -21,7 +30,7 @@ export async function list(context: Context, query: ListQuery): Promise<RecordPa
     place = last === undefined ? end : keyOf(last);
     if (place === undefined || records.length >= query.limit) break;
   }
-  return { records, next: place && cursorOf([place.pk, place.sk]), now: context.now() };
+  return { records, next: place && cursorOf([place.pk, place.sk]) };
 }
 
 /** A page of the table, and where it ends; undefined where the table does. */
@@ -33,8 +42,7 @@ async function scan(
   const expression = new Expression();
   const { Items = [], LastEvaluatedKey: end } = await table.scan({
     FilterExpression: filterOf(query, expression),
-    ProjectionExpression: listedAttributes.map((name) => expression.name(name)).join(", "),
-    ...expression.placeholders,
+    ...expression.projection(listedAttributes),
     Limit: itemsAtOnce,
     ...(place === undefined ? {} : { ExclusiveStartKey: keyItem(place) }),
   });
@@ -70,60 +78,9 @@ function filterOf(query: ListQuery, expression: Expression): string {
   return conditions.join(" AND ");
 }
 
-/** Nothing that takes room. */
-const listedAttributes = [
-  "pk",
-  "sk",
-  "scope",
-  "key",
-  "state",
-  "fence",
-  "route",
-  "createdAt",
-  "expiresAt",
-  "completedAt",
-  "responseStatus",
-  "reason",
-  "leaseUntil",
-  "reconcileAfter",
-  "claims",
-  "escalatedAt",
-  "resumeAfter",
-];
-
-/** Which attributes an item has is its state's business; only `claims` stands for more than one thing. */
-function listedOf(item: Item): ListedRecord {
-  const state = textIn(item, "state") as RecordState;
-  return {
-    scope: textIn(item, "scope"),
-    key: textIn(item, "key"),
-    state,
-    fence: numberIn(item, "fence"),
-    route: textInIf(item, "route"),
-    createdAt: numberIn(item, "createdAt"),
-    expiresAt: numberIn(item, "expiresAt"),
-    completedAt: numberInIf(item, "completedAt"),
-    status: numberInIf(item, "responseStatus"),
-    reason: textInIf(item, "reason"),
-    leaseUntil: numberInIf(item, "leaseUntil"),
-    reconcileAfter: numberInIf(item, "reconcileAfter"),
-    reconcileAttempts: state === "unknown" ? numberInIf(item, "claims") : undefined,
-    escalatedAt: numberInIf(item, "escalatedAt"),
-    resumeAfter: numberInIf(item, "resumeAfter"),
-  };
-}
-
 /** DynamoDB goes on from any key, also from that of an item that is not there any more. */
 function placeOf(cursor: string): ItemKey {
-  const [pk, sk] = partsOf(cursor);
-  if (isKey(pk, pkBytesMax) && isKey(sk, skBytesMax)) return { pk, sk };
+  const [pk, sk, ...rest] = partsOf(cursor);
+  if (rest.length === 0 && isPk(pk) && isSk(sk)) return { pk, sk };
   throw notAPlace();
 }
-
-function isKey(value: unknown, bytesMax: number): value is string {
-  return typeof value === "string" && value !== "" && Buffer.byteLength(value) <= bytesMax;
-}
-
-/** DynamoDB's own limits. */
-const pkBytesMax = 2_048;
-const skBytesMax = 1_024;

@@ -55,11 +55,11 @@ export class Table {
     return this.#ask(async () => (await this.#client.send(new GetItemCommand(input))).Item);
   }
 
-  /** What there is of many items, in any order. Whoever asks for one twice gets it once. */
-  async getAll(keys: readonly ItemKey[]): Promise<readonly Item[]> {
+  /** What there is of many items, or only some attributes, in any order. Whoever asks for one twice gets it once. */
+  async getAll(keys: readonly ItemKey[], attributes?: readonly string[]): Promise<readonly Item[]> {
     const unique = [...new Map(keys.map((key) => [`${key.sk} ${key.pk}`, key])).values()];
     const groups = chunksOf(unique, batchGetMax);
-    return (await inParallel(groups, (group) => this.#getGroup(group))).flat();
+    return (await inParallel(groups, (group) => this.#getGroup(group, attributes))).flat();
   }
 
   async put(item: Item, condition: Condition): Promise<WriteOutcome> {
@@ -150,8 +150,12 @@ export class Table {
     } as const;
   }
 
-  async #getGroup(keys: readonly ItemKey[]): Promise<readonly Item[]> {
+  async #getGroup(
+    keys: readonly ItemKey[],
+    attributes: readonly string[] | undefined,
+  ): Promise<readonly Item[]> {
     const items: Item[] = [];
+    const projection = attributes === undefined ? {} : new Expression().projection(attributes);
     let wanted: Item[] | undefined = keys.map(keyItem);
     for (let attempt = 0; wanted !== undefined && wanted.length > 0; attempt += 1) {
       if (attempt === attemptsMax) {
@@ -159,7 +163,7 @@ export class Table {
       }
       if (attempt > 0) await pause(attempt);
       const command: BatchGetItemCommand = new BatchGetItemCommand({
-        RequestItems: { [this.name]: { Keys: wanted, ConsistentRead: true } },
+        RequestItems: { [this.name]: { Keys: wanted, ConsistentRead: true, ...projection } },
       });
       const answer: BatchGetItemCommandOutput = await this.#ask(() => this.#client.send(command));
       items.push(...(answer.Responses?.[this.name] ?? []));

@@ -1,34 +1,114 @@
-import type { RecordState } from "../../core/record.ts";
+import type { ListedRecord, RecordState } from "../../core/record.ts";
 import type { ListQuery, RecordPage } from "../../core/store.ts";
 import { listedColumns, listedOf } from "../listed-row.ts";
-import { cursorOf, isAskedFor, notAPlace, partsOf } from "../listing.ts";
+import type { Place } from "../listing.ts";
+import { boundedTime, candidatesMax, type Look, pageOf, type RecordFinder } from "../looking.ts";
 import type { ColumnValue } from "../record-row.ts";
 import { isOfTenant, tenantScopes } from "../tenant-scopes.ts";
 import type { Database, Row, Session } from "./database.ts";
+import { idOf } from "./records.ts";
 import { now } from "./statements.ts";
 
-/**
- * The latest first, and those of one moment by their ids: the order of an index, which an offset never has to count its
- * way through. What is asked for is found through the index of the keys or of the scopes if that has few candidates; else
- * a stretch of the records is looked at, and the page has those of them that are asked for.
- */
+/** The latest first, and those of one moment by their ids: the order of an index. */
 export async function list(database: Database, query: ListQuery): Promise<RecordPage> {
-  const place = query.after === undefined ? undefined : placeOf(query.after);
   return database.snapshot(async (session) => {
-    const looking = (await lookingAtCandidates(session, query, place)) ?? lookingAtAll(query, place);
-    const rows = await session.rows(readLooked(looking), [
-      ...looking.looked.parameters,
-      ...looking.filter.parameters,
-    ]);
-    const [clock] = await session.rows(`SELECT ${now} AS clock`);
-    return { ...pageOf(rows, looking, query), now: Number(clock?.clock) };
+    const page = await pageOf(query, new MysqlFinder(session, query));
+    const [row] = await session.rows(`SELECT ${now} AS clock`);
+    return { ...page, now: Number(row?.clock) };
   });
 }
 
-/** Where a list goes on: after the record that has this time and this id. */
-interface Place {
-  readonly createdAt: number;
-  readonly id: Buffer;
+class MysqlFinder implements RecordFinder {
+  readonly #session: Session;
+  readonly #query: ListQuery;
+
+  constructor(session: Session, query: ListQuery) {
+    this.#session = session;
+    this.#query = query;
+  }
+
+  async find(after: Place | undefined, limit: number): Promise<readonly ListedRecord[] | undefined> {
+    const { key, tenantScope, route } = this.#query;
+    if (key !== undefined) return this.#amongFew(keyIndex, ofKey(key), after, limit);
+    if (tenantScope !== undefined) return this.#amongFew(scopeIndex, ofTenant(tenantScope), after, limit);
+    return route === undefined ? this.#read(this.#inOrder(after, limit)) : undefined;
+  }
+
+  async look(after: Place | undefined, limit: number): Promise<Look> {
+    const stretch = this.#inOrder(after, looksMax);
+    const filter = all(this.#key, this.#tenant, this.#route);
+    const rows = await this.#session.rows(lookAt(stretch, filter), [
+      ...filter.parameters,
+      ...stretch.parameters,
+    ]);
+    const asked = rows.filter(({ is_asked }) => is_asked === 1).map(recordOf);
+    const last = rows.find(({ place }) => place === looksMax);
+    return { records: asked.slice(0, limit), end: last && recordOf(last) };
+  }
+
+  /** Undefined if there are more candidates than can be sorted. */
+  async #amongFew(index: Index, candidates: Sql, after: Place | undefined, limit: number) {
+    const [row] = await this.#session.rows(countFew(index, candidates), candidates.parameters);
+    if (Number(row?.candidates) > candidatesMax) return undefined;
+    const { state } = this.#query;
+    const where = all(
+      this.#key,
+      this.#tenant,
+      this.#route,
+      state === undefined ? undefined : ofState(state),
+      ...this.#within(after),
+    );
+    return this.#read(placesIn(index, where, limit));
+  }
+
+  /** Of all records, or of those of one state. */
+  #inOrder(after: Place | undefined, limit: number): Sql {
+    const { state } = this.#query;
+    const ofOne = (one: RecordState) =>
+      placesIn(listedIndex, all(ofState(one), ...this.#within(after)), limit);
+    if (state !== undefined) return ofOne(state);
+    const stretches = states.map(ofOne);
+    return {
+      sql: `${stretches.map(({ sql }) => `(${sql})`).join(" UNION ALL ")} ${latestFirst} LIMIT ${limit}`,
+      parameters: stretches.flatMap(({ parameters }) => parameters),
+    };
+  }
+
+  async #read(places: Sql): Promise<readonly ListedRecord[]> {
+    return (await this.#session.rows(readAt(places), places.parameters)).map(recordOf);
+  }
+
+  /** The stretch of time, and what comes after a place; its first condition is what an index can begin with. */
+  #within(after: Place | undefined): (Sql | undefined)[] {
+    const { createdFrom, createdBefore } = this.#query;
+    return [
+      createdFrom === undefined
+        ? undefined
+        : { sql: "created_at >= ?", parameters: [boundedTime(createdFrom)] },
+      createdBefore === undefined
+        ? undefined
+        : { sql: "created_at < ?", parameters: [boundedTime(createdBefore)] },
+      after && {
+        sql: "created_at <= ? AND (created_at < ? OR id < ?)",
+        parameters: [boundedTime(after.createdAt), boundedTime(after.createdAt), idOf(after)],
+      },
+    ];
+  }
+
+  get #key(): Sql | undefined {
+    const { key } = this.#query;
+    return key === undefined ? undefined : ofKey(key);
+  }
+
+  get #tenant(): Sql | undefined {
+    const { tenantScope } = this.#query;
+    return tenantScope === undefined ? undefined : ofTenant(tenantScope);
+  }
+
+  get #route(): Sql | undefined {
+    const { route } = this.#query;
+    return route === undefined ? undefined : { sql: "route = ?", parameters: [route] };
+  }
 }
 
 /** A part of a statement, with what its question marks stand for. */
@@ -37,51 +117,25 @@ interface Sql {
   readonly parameters: readonly ColumnValue[];
 }
 
-interface Looking {
-  /** Selects the id and the time of up to `looksMax` records, in order. */
-  readonly looked: Sql;
-  readonly looksMax: number;
-  /** Which of them are wanted. */
-  readonly filter: Sql;
+function all(...conditions: readonly (Sql | undefined)[]): Sql {
+  const said = conditions.filter((condition) => condition !== undefined);
+  return {
+    sql: said.map(({ sql }) => sql).join(" AND ") || "TRUE",
+    parameters: said.flatMap(({ parameters }) => parameters),
+  };
 }
 
-/** Undefined if no index names them, or if there are more than can be sorted within a moment. */
-async function lookingAtCandidates(
-  session: Session,
-  query: ListQuery,
-  place: Place | undefined,
-): Promise<Looking | undefined> {
-  const index = query.key !== undefined ? keyIndex : query.tenantScope !== undefined ? scopeIndex : undefined;
-  if (index === undefined) return undefined;
-  const narrow = together(index === keyIndex ? [ofKey(query)] : [ofTenant(query)]);
-  const [row] = await session.rows(countCandidates(index, narrow), narrow.parameters);
-  if (Number(row?.candidates) > candidatesMax) return undefined;
-  const looksMax = query.limit + 1;
-  const where = together([
-    ofKey(query),
-    ofTenant(query),
-    ofRoute(query),
-    ofState(query.state),
-    ...within(query, place),
-  ]);
-  return { looked: looked(index, where, looksMax), looksMax, filter: everything };
+function ofKey(key: string): Sql {
+  return { sql: "record_key = ?", parameters: [key] };
 }
 
-/** A stretch of all records, or of those of one state. */
-function lookingAtAll(query: ListQuery, place: Place | undefined): Looking {
-  const filter = together([ofKey(query), ofTenant(query), ofRoute(query)]);
-  const looksMax = filter === everything ? query.limit + 1 : Math.max(query.limit + 1, looksMaxOfMany);
-  const of = query.state === undefined ? states : [query.state];
-  const stretches = of.map((state) =>
-    looked(listedIndex, together([ofState(state), ...within(query, place)]), looksMax),
-  );
-  const sql = `${stretches.map((stretch) => `(${stretch.sql})`).join(" UNION ALL ")} ${latestFirst(looksMax)}`;
-  return { looked: { sql, parameters: stretches.flatMap(({ parameters }) => parameters) }, looksMax, filter };
+function ofTenant(tenantScope: string): Sql {
+  return { sql: isOfTenant, parameters: tenantScopes(tenantScope) };
 }
 
-const keyIndex = "latchkey_records_key";
-const scopeIndex = "latchkey_records_scope";
-const listedIndex = "latchkey_records_listed";
+function ofState(state: RecordState): Sql {
+  return { sql: "state = ?", parameters: [state] };
+}
 
 const states: readonly RecordState[] = [
   "in_progress",
@@ -92,92 +146,45 @@ const states: readonly RecordState[] = [
   "expired",
 ];
 
-/** Each is a row to be read and sorted: some ten milliseconds in all. */
-const candidatesMax = 5_000;
+const keyIndex = "latchkey_records_key";
+const scopeIndex = "latchkey_records_scope";
+const listedIndex = "latchkey_records_listed";
+type Index = typeof keyIndex | typeof scopeIndex | typeof listedIndex;
 
-/** Each is a row to be read, of which perhaps none is wanted. */
-const looksMaxOfMany = 1_000;
+/** Each is a row to be read, of which perhaps none is asked for: some milliseconds. */
+const looksMax = 1_000;
 
-/** The columns are named, because ids of both tables are in sight. */
-const latestFirst = (limit: number) => `ORDER BY created_at DESC, id DESC LIMIT ${limit}`;
+const latestFirst = "ORDER BY created_at DESC, id DESC";
 
-const countCandidates = (index: string, { sql }: Sql) => `
+const countFew = (index: Index, { sql }: Sql) => `
   SELECT COUNT(*) AS candidates
-    FROM (SELECT 1 FROM latchkey_records FORCE INDEX (${index}) WHERE ${sql} LIMIT ${candidatesMax + 1}) AS some`;
+    FROM (SELECT 1 FROM latchkey_records FORCE INDEX (${index}) WHERE ${sql} LIMIT ${candidatesMax + 1}) AS few`;
 
 /** FORCE INDEX, because the server would rather go through all of a table that it takes for a small one. */
-function looked(index: string, { sql, parameters }: Sql, limit: number): Sql {
+function placesIn(index: Index, { sql, parameters }: Sql, limit: number): Sql {
   const from = `SELECT id, created_at FROM latchkey_records FORCE INDEX (${index})`;
-  return { sql: `${from} WHERE ${sql} ${latestFirst(limit)}`, parameters };
+  return { sql: `${from} WHERE ${sql} ${latestFirst} LIMIT ${limit}`, parameters };
 }
 
-/** Of each record that was looked at its place, and the rest only if it is wanted. */
-const readLooked = ({ looked, filter }: Looking) => `
-  SELECT looked.id, looked.created_at AS looked_at, r.scope, r.record_key,
-         ${listedColumns.map((column) => `r.${column}`).join(", ")}
-    FROM (${looked.sql}) AS looked
-         LEFT JOIN latchkey_records AS r ON r.id = looked.id AND ${filter.sql}
-   ORDER BY looked.created_at DESC, looked.id DESC`;
+const shownColumns = ["scope", "record_key", ...listedColumns].map((column) => `r.${column}`).join(", ");
 
-const everything: Sql = { sql: "TRUE", parameters: [] };
+const readAt = (places: Sql) => `
+  SELECT ${shownColumns}
+    FROM (${places.sql}) AS places
+         JOIN latchkey_records AS r ON r.id = places.id
+   ORDER BY r.created_at DESC, r.id DESC`;
 
-function together(conditions: readonly (Sql | undefined)[]): Sql {
-  const said = conditions.filter((condition) => condition !== undefined);
-  if (said.length === 0) return everything;
-  return {
-    sql: said.map(({ sql }) => sql).join(" AND "),
-    parameters: said.flatMap(({ parameters }) => parameters),
-  };
-}
+/** Those that are asked for, and the last one. Parameters: those of the filter, then those of the places. */
+const lookAt = (places: Sql, filter: Sql) => `
+  SELECT *
+    FROM (SELECT ${filter.sql} AS is_asked, ROW_NUMBER() OVER (ORDER BY r.created_at DESC, r.id DESC) AS place,
+                 ${shownColumns}
+            FROM (${places.sql}) AS places
+                 JOIN latchkey_records AS r ON r.id = places.id) AS looked
+   WHERE is_asked OR place = ${looksMax}
+   ORDER BY place`;
 
-function ofKey({ key }: ListQuery): Sql | undefined {
-  return key === undefined ? undefined : { sql: "record_key = ?", parameters: [key] };
-}
-
-function ofTenant({ tenantScope }: ListQuery): Sql | undefined {
-  return tenantScope === undefined ? undefined : { sql: isOfTenant, parameters: tenantScopes(tenantScope) };
-}
-
-function ofRoute({ route }: ListQuery): Sql | undefined {
-  return route === undefined ? undefined : { sql: "route = ?", parameters: [route] };
-}
-
-function ofState(state: RecordState | undefined): Sql | undefined {
-  return state === undefined ? undefined : { sql: "state = ?", parameters: [state] };
-}
-
-/** The stretch of time, and what of it was not shown yet. The first condition of a place is what an index can begin with. */
-function within({ createdFrom, createdBefore }: ListQuery, place: Place | undefined): (Sql | undefined)[] {
-  return [
-    createdFrom === undefined ? undefined : { sql: "created_at >= ?", parameters: [createdFrom] },
-    createdBefore === undefined ? undefined : { sql: "created_at < ?", parameters: [createdBefore] },
-    place && {
-      sql: "created_at <= ? AND (created_at < ? OR id < ?)",
-      parameters: [place.createdAt, place.createdAt, place.id],
-    },
-  ];
-}
-
-function pageOf(rows: readonly Row[], { looksMax }: Looking, query: ListQuery): Omit<RecordPage, "now"> {
-  const found = rows.flatMap((row) => {
-    if (row.state === null) return [];
-    const id = { scope: row.scope as string, key: row.record_key as string };
-    const record = listedOf(id, row as Parameters<typeof listedOf>[1]);
-    return isAskedFor(record, query) ? [{ record, row }] : [];
-  });
-  const shown = found.slice(0, query.limit);
-  const last = found.length > shown.length ? shown.at(-1)?.row : rows[looksMax - 1];
-  return { records: shown.map(({ record }) => record), next: last && cursorAt(last) };
-}
-
-function cursorAt({ looked_at, id }: Row): string {
-  return cursorOf([looked_at, Buffer.from(id as Uint8Array).toString("base64url")]);
-}
-
-function placeOf(cursor: string): Place {
-  const [createdAt, id] = partsOf(cursor);
-  if (Number.isSafeInteger(createdAt) && typeof id === "string" && /^[\w-]{43}$/.test(id)) {
-    return { createdAt: createdAt as number, id: Buffer.from(id, "base64url") };
-  }
-  throw notAPlace();
+function recordOf(row: Row): ListedRecord {
+  const id = { scope: row.scope as string, key: row.record_key as string };
+  return listedOf(id, row as Parameters<typeof listedOf>[1]);
 }
