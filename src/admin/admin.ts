@@ -5,3 +5,4 @@ export type { LiveSource } from "./live.ts";
 export type { Operator } from "./operators.ts";
 export { type AdminServer, type AdminServerOptions, serveAdmin } from "./serve-admin.ts";
 export type * from "./views.ts";
+export { activitySeries } from "./views.ts";
