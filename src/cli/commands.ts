@@ -3,6 +3,7 @@ import { bust } from "./commands/bust.ts";
 import { completionOf } from "./commands/completion.ts";
 import { deadLetters } from "./commands/dead-letters.ts";
 import { demo } from "./commands/demo.ts";
+import { gateway } from "./commands/gateway.ts";
 import { inspect } from "./commands/inspect.ts";
 import { list } from "./commands/list.ts";
 import { migrate } from "./commands/migrate.ts";
@@ -13,6 +14,7 @@ import { work } from "./commands/work.ts";
 /** Every command, in the order in which they are listed: parsing, help, completion and the documentation follow it. */
 export const commands: readonly Command[] = [
   demo,
+  gateway,
   migrate,
   work,
   list,

@@ -8,6 +8,9 @@ import { exitCodes, failureOf, usage } from "./failure.ts";
 import { helpOf, overview } from "./help.ts";
 import { parse } from "./parse.ts";
 
+// What a driver has to say about next year's Node is nothing that was asked for.
+process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ??= "true";
+
 const argv = process.argv.slice(2);
 // Asked before anything is parsed, because what cannot be parsed is an error, too.
 const context = new Context(process, { isJson: argv.includes(`--${Object.keys(jsonOption)[0]}`) });

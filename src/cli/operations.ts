@@ -1,6 +1,6 @@
 import { Administration } from "../admin/administration.ts";
 import type { RecordDetailView } from "../admin/views.ts";
-import { StoreRefusedError } from "../core/errors.ts";
+import { StoreRefusedError, UnreadableError } from "../core/errors.ts";
 import type { PolicyInput } from "../core/policy.ts";
 import { createLatchkey, type Latchkey } from "../latchkey.ts";
 import type { RequestName } from "../operation/request-name.ts";
@@ -34,6 +34,8 @@ export const changeOptions = {
 export interface Operations {
   readonly latchkey: Latchkey;
   readonly administration: Administration;
+  /** The same without the keys of the environment, for what they do not open. */
+  unopened(): Administration;
 }
 
 /** Opens the store for `work`, and closes it whatever comes of it. `policy` is that of what is settled here. */
@@ -46,8 +48,11 @@ export async function withOperations(
   let latchkey: Latchkey | undefined;
   try {
     const { store } = await openSharedStore(context, choice);
-    latchkey = createLatchkey({ ...policy, store, tenant: "single", ...privacyOf(context) });
-    await work({ latchkey, administration: new Administration(latchkey) });
+    const { encryption, ...hashing } = privacyOf(context, store);
+    const options = { ...policy, ...hashing, store, tenant: "single" } as const;
+    latchkey = createLatchkey({ ...options, ...(encryption && { encryption }) });
+    const unopened = () => new Administration(createLatchkey(options));
+    await work({ latchkey, administration: new Administration(latchkey), unopened });
   } catch (error) {
     throw explained(error, () => shownUrl(storeUrl(context, choice)));
   } finally {
@@ -59,6 +64,7 @@ export async function withOperations(
 /** The store as people know it, and what to do about what is common. */
 export function explained(error: unknown, shown: () => string): Failure {
   const failure = failureOf(error);
+  if (error instanceof UnreadableError) return failed(failure.message, "unreadable");
   if (failure.code !== "store-unavailable") return failure;
   if (error instanceof StoreRefusedError)
     return new Failure(exitCodes.badUsage, "refused-by-store", failure.message);
@@ -88,7 +94,7 @@ function lacksTables(error: unknown): boolean {
 /** The one record that is meant by a key, and by a tenant or a scope where the key alone does not say it. */
 export async function recordNamed(
   { env }: Context,
-  { administration }: Operations,
+  { administration, unopened }: Operations,
   key: string,
   { tenant, scope }: ValuesOf<typeof recordOptions>,
 ): Promise<RecordDetailView> {
@@ -98,7 +104,11 @@ export async function recordNamed(
       "keys are hashed together with their scope, so that a key alone finds nothing: add --tenant or --scope",
     );
   }
-  const record = await found(administration, key, { tenant, scope });
+  const record = await found(administration, key, { tenant, scope }).catch((error) => {
+    if (!(error instanceof UnreadableError)) throw error;
+    // All but what is sealed can still be shown.
+    return found(unopened(), key, { tenant, scope });
+  });
   if (record !== undefined) return record;
   const where =
     scope === undefined ? (tenant === undefined ? "" : ` of tenant ${tenant}`) : ` in scope ${scope}`;

@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import type { Store } from "../core/store.ts";
 import type { LatchkeyOptions } from "../latchkey.ts";
 import { type KeyRing, keyRing, type RingKey } from "../privacy/key-ring.ts";
+import { NoteSecrets } from "../privacy/note-secrets.ts";
 import { kindOfUrl, openStore, sqlitePath } from "../stores/open-store.ts";
 import type { Context } from "./context.ts";
 import { failed, usage } from "./failure.ts";
@@ -71,20 +72,24 @@ async function refuseUnmigrated(path: string): Promise<void> {
 }
 
 /** What is needed to read what the service has sealed, and to find what it has hashed. */
-export function privacyOf({ env, secrets }: Context): Pick<LatchkeyOptions, "hashKeys" | "encryption"> {
+export function privacyOf(
+  { env, secrets }: Context,
+  store: Store,
+): Pick<LatchkeyOptions, "hashKeys" | "encryption"> {
   const { LATCHKEY_HASH_KEYS: hashKeys, LATCHKEY_ENCRYPTION_KEYS: encryptionKeys } = env;
   secrets.add(hashKeys);
   return {
     ...(hashKeys ? { hashKeys } : {}),
-    ...(encryptionKeys ? { encryption: ringOf(encryptionKeys, secrets) } : {}),
+    ...(encryptionKeys ? { encryption: ringOf(encryptionKeys, secrets, store) } : {}),
   };
 }
 
 /** `[{"id":"…","secret":"…"}]`, or `id:secret` separated by commas; the first one seals, all of them open. */
-function ringOf(given: string, secrets: Context["secrets"]): KeyRing {
+function ringOf(given: string, secrets: Context["secrets"], { notes }: Store): KeyRing {
   const keys = given.trimStart().startsWith("[") ? fromJson(given) : fromList(given);
   for (const { secret } of keys) if (typeof secret === "string") secrets.add(secret);
-  return keyRing(keys);
+  // Looking at something must not seal a tenant's secret with a key that the service may not have.
+  return keyRing(keys, { tenantSecrets: new NoteSecrets(notes, keyRing(keys), { reseals: false }) });
 }
 
 function fromJson(given: string): readonly RingKey[] {

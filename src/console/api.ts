@@ -125,8 +125,7 @@ export class Api {
 async function sentenceOf(response: Response): Promise<string> {
   const problem: unknown = await response.json().catch(() => undefined);
   if (typeof problem === "object" && problem !== null) {
-    if ("detail" in problem && typeof problem.detail === "string")
-      return problem.detail;
+    if ("detail" in problem && typeof problem.detail === "string") return problem.detail;
     if ("title" in problem && typeof problem.title === "string") return problem.title;
   }
   return `The admin API answered ${response.status}.`;

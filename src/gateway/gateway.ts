@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { type Reporting, reportActivity } from "../admin/admin.ts";
-import { ConfigError } from "../core/errors.ts";
+import { ConfigError, StoreError } from "../core/errors.ts";
 import { defaultPolicy } from "../core/policy.ts";
 import { defaultProblemTypeBase } from "../core/problem.ts";
 import type { Logger } from "../engine/logging.ts";
@@ -19,7 +19,7 @@ import type { GatewayConfig } from "./config/schema.ts";
 import type { GatewaySettings } from "./config/settings.ts";
 import { Generation, Hooks, limitsOf, upstreamUrl } from "./generation.ts";
 import { jsonLogger } from "./log.ts";
-import { OwnDispatch, withoutDispatchHeaders } from "./own-dispatch.ts";
+import { OwnDispatch } from "./own-dispatch.ts";
 import { type OwnPlaces, openOwnPlaces } from "./own-paths.ts";
 import { refusalAnswer } from "./proxy/failures.ts";
 import { originForm, refusalOf } from "./proxy/refuse.ts";
@@ -130,6 +130,7 @@ export class Gateway {
       throw error;
     }
     const latchkey = this.#latchkey;
+    await assertReachable(latchkey);
     this.#current = await Generation.of(config, { latchkey, hooks: this.#hooks });
     this.#hooks.use(this.#current.hooks);
     this.#places = await openOwnPlaces(config, latchkey, () => this.#closing === undefined);
@@ -268,7 +269,6 @@ export class Gateway {
       const isStatus = this.#places?.isStatus(path) === true;
       return this.#withCaller(isStatus, current, req, res, async () => void (await own(req, res)));
     }
-    withoutDispatchHeaders(req);
     const protect = current.protection(req.method ?? "", path);
     if (protect === undefined) return current.proxy.pass(req, res);
     // Without a key nobody asks who is calling: the request is refused, or passes.
@@ -381,6 +381,22 @@ function callerUnavailable(context: AnswerContext): HttpAnswer {
       "with the same key.",
     retryAfterMs,
   });
+}
+
+/** A wrong password or a missing table is said before the port opens, and not by the first request. */
+async function assertReachable(latchkey: Latchkey): Promise<void> {
+  try {
+    await latchkey.inspect({ scope: "latchkey gateway", key: "start" });
+  } catch (error) {
+    const { cause } = error as Error;
+    const why = cause instanceof Error ? cause.message : (error as Error).message;
+    throw new StoreError(
+      `the store does not answer as it must: ${why}. Is it there, and was latchkey migrate run?`,
+      {
+        cause: error,
+      },
+    );
+  }
 }
 
 /** Waits for something, but not for longer. */

@@ -6,6 +6,9 @@ import type { DispatchRequest } from "../workers/completer.ts";
 const tokenHeader = "latchkey-dispatch";
 const tenantHeader = "latchkey-dispatch-tenant";
 
+/** Nobody behind the gateway sees these, whoever sent them. */
+export const dispatchHeaderNames = [tokenHeader, tenantHeader] as const;
+
 /**
  * How this process's completer speaks for a tenant. What identified the caller of an accepted request is not kept, or
  * has expired since; so the gateway believes its own worker, by a secret that lives as long as the process and never
@@ -27,13 +30,4 @@ export class OwnDispatch {
       return undefined;
     return decodeURIComponent(tenant);
   }
-}
-
-/** Nobody behind the gateway sees these, whoever sent them. */
-export function withoutDispatchHeaders(req: IncomingMessage): void {
-  if (req.headers[tokenHeader] === undefined && req.headers[tenantHeader] === undefined) return;
-  req.rawHeaders = req.rawHeaders.filter((_, index, all) => {
-    const name = all[index - (index % 2)]?.toLowerCase();
-    return name !== tokenHeader && name !== tenantHeader;
-  });
 }

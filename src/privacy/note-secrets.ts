@@ -8,10 +8,13 @@ import type { KeyRing, TenantSecrets } from "./key-ring.ts";
 export class NoteSecrets implements TenantSecrets {
   readonly #notes: Notes;
   readonly #ring: KeyRing;
+  readonly #reseals: boolean;
 
-  constructor(notes: Notes, ring: KeyRing) {
+  /** `reseals: false` is for whoever only looks: the ring of a tool must not decide what a service can open. */
+  constructor(notes: Notes, ring: KeyRing, { reseals = true }: { readonly reseals?: boolean } = {}) {
     this.#notes = notes;
     this.#ring = ring;
+    this.#reseals = reseals;
   }
 
   async get(tenantScope: string): Promise<Uint8Array | undefined> {
@@ -19,7 +22,7 @@ export class NoteSecrets implements TenantSecrets {
     if (note === undefined) return undefined;
     const { secret, keyId } = this.#open(tenantScope, note);
     // An old key can be retired once nothing needs it any more. Whoever is faster has done the same.
-    if (keyId !== this.#ring.currentId) await this.#write(tenantScope, note.version, secret);
+    if (this.#reseals && keyId !== this.#ring.currentId) await this.#write(tenantScope, note.version, secret);
     return secret;
   }
 

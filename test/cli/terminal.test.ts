@@ -21,29 +21,33 @@ beforeAll(async () => {
 });
 afterAll(() => latchkey.remove());
 
-const escape = "\u001b[";
+const colour = "\u001b[";
 
 describe("colours", () => {
   it("are for terminals alone, and not where NO_COLOR is set", async () => {
     const painted = await latchkey.inTerminal(["list"], { env });
-    expect(painted.stdout).toContain(`${escape}31munknown`);
+    expect(painted.stdout).toContain(`${colour}31munknown`);
     const plain = await latchkey.inTerminal(["list"], { env: { ...env, NO_COLOR: "1" } });
     expect(plain.stdout).toMatch(/unknown/);
-    expect(plain.stdout).not.toContain(escape);
+    expect(plain.stdout).not.toContain(colour);
     const piped = await latchkey.run(["list"], { env });
-    expect(piped.stdout).not.toContain(escape);
+    expect(piped.stdout).not.toContain(colour);
     const json = await latchkey.inTerminal(["list", "--json"], { env });
     expect(JSON.parse(json.stdout).records).toHaveLength(4);
   });
 });
 
 describe("width", () => {
-  it.each([80, 120])("lines fit %s columns, and are cut nowhere else", async (columns) => {
+  it.each([
+    [80, /^STATE +KEY +SCOPE +STATUS +CREATED *$/],
+    [120, /^STATE +KEY +SCOPE +ROUTE +STATUS +ATTEMPT +CREATED +NOTE$/],
+  ])("lines fit %s columns, and are cut nowhere else", async (columns, heading) => {
     const { stdout } = await latchkey.inTerminal(["list"], { env: { ...env, NO_COLOR: "1" }, columns });
     const lines = stdout.trimEnd().split("\r\n");
     expect(lines).toHaveLength(5);
     for (const line of lines) expect([...line].length).toBeLessThanOrEqual(columns);
-    expect(stdout).toMatch(/a-key-that-is-lo[a-zx-]*…/);
+    expect(lines[0]).toMatch(heading);
+    expect(stdout).toMatch(/a-key-that-is-long-x{16,}…/);
     expect((await latchkey.run(["list"], { env })).stdout).toContain("x".repeat(200));
   });
 });

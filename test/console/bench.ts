@@ -22,11 +22,13 @@ export interface Bench {
   readonly latchkey: Latchkey<SqliteDatabase>;
   readonly page: Page;
   readonly url: string;
-  /** How often a charge was executed for this key. */
+  /** How often the provider was called for this key. */
   executions(key: string): number;
-  /** Pays under this key, for this tenant. */
-  pay(key: string, options?: { readonly tenant?: string; readonly amount?: number }): Promise<Response>;
+  /** Pays under this key; `isLost` leaves the outcome unknown, because the provider's answer is. */
+  pay(key: string, options?: { readonly tenant?: string; readonly isLost?: boolean }): Promise<Response>;
   signIn(token?: string): Promise<void>;
+  /** Signs in as ada, and opens a page such as `records?state=unknown`. */
+  open(page: string): Promise<void>;
   /** Statuses that the browser may complain of, because the test asks for a refusal. */
   expectRefusals(...statuses: readonly number[]): void;
 }
@@ -64,14 +66,21 @@ export async function openBench(
   closers.push(() => latchkey.close({ drainMs: 100 }));
 
   const executed: string[] = [];
-  const protect = idempotent(latchkey);
+  const protect = idempotent(latchkey as Latchkey);
   const api = createServer(
-    protect((_req, res) => {
-      const { key } = currentOperation();
-      executed.push(key);
-      const count = executed.filter((other) => other === key).length;
-      res.writeHead(201, { "content-type": "application/json" });
-      res.end(JSON.stringify({ charge: `ch_${key}`, execution: count }));
+    protect(async (req, res) => {
+      const operation = currentOperation();
+      const { key } = operation;
+      const charge = await operation.effect(
+        "charge_created",
+        () => {
+          executed.push(key);
+          if (req.headers["x-lost"] !== undefined) throw new Error("the provider's answer was lost");
+          return { id: `ch_${executed.length}` };
+        },
+        { keyed: false },
+      );
+      res.writeHead(201, { "content-type": "application/json" }).end(JSON.stringify({ key, charge }));
     }),
   );
   api.listen(0, "127.0.0.1");
@@ -85,21 +94,32 @@ export async function openBench(
   const admin = await serveAdmin(latchkey, { port: 0, operators: [ada, eve] });
   closers.push(() => admin.close());
   const { page, expectRefusals } = await watchedPage(admin.url, options.context);
+  const signIn = async (token = ada.token) => {
+    await page.goto(`${admin.url}/`);
+    await page.getByLabel("Operator token").fill(token);
+    await page.getByRole("button", { name: "Sign in" }).click();
+  };
   return {
     latchkey,
     page,
     url: admin.url,
     executions: (key) => executed.filter((other) => other === key).length,
-    pay: (key, { tenant = "acme", amount = 100 } = {}) =>
+    pay: (key, { tenant = "acme", isLost = false } = {}) =>
       fetch(apiUrl, {
         method: "POST",
-        headers: { "idempotency-key": key, "x-account": tenant, "content-type": "application/json" },
-        body: JSON.stringify({ amount }),
+        headers: {
+          "idempotency-key": key,
+          "x-account": tenant,
+          "content-type": "application/json",
+          ...(isLost ? { "x-lost": "yes" } : {}),
+        },
+        body: '{"amount":100}',
       }),
-    async signIn(token = ada.token) {
-      await page.goto(`${admin.url}/`);
-      await page.getByLabel("Operator token").fill(token);
-      await page.getByRole("button", { name: "Sign in" }).click();
+    signIn,
+    async open(at) {
+      await signIn();
+      await page.getByRole("navigation", { name: "Pages" }).waitFor();
+      await page.goto(`${admin.url}/#/${at}`);
     },
     expectRefusals,
   };
@@ -108,7 +128,11 @@ export async function openBench(
 /** A page whose every complaint, and every request to anybody else, fails the test when it ends. */
 async function watchedPage(url: string, options: BrowserContextOptions | undefined) {
   // Without a locale the browser takes the machine's, which may be no language at all ("C").
-  const context = await browser.newContext({ locale: "en-GB", viewport: { width: 1280, height: 800 }, ...options });
+  const context = await browser.newContext({
+    locale: "en-GB",
+    viewport: { width: 1280, height: 800 },
+    ...options,
+  });
   const page = await context.newPage();
   page.setDefaultTimeout(10_000);
   const complaints: string[] = [];
@@ -122,14 +146,28 @@ async function watchedPage(url: string, options: BrowserContextOptions | undefin
   page.on("request", (request) => {
     if (!request.url().startsWith(`${url}/`)) complaints.push(`asked elsewhere: ${request.url()}`);
   });
-  await page.addInitScript(() => {
-    addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI }) => {
-      console.error(`forbidden by the policy: ${violatedDirective} ${blockedURI}`);
-    });
+  await page.addInitScript({
+    content: `addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI }) => {
+      console.error("forbidden by the policy: " + violatedDirective + " " + blockedURI);
+    });`,
   });
   closers.push(async () => {
     await context.close();
     expect(complaints).toEqual([]);
   });
-  return { page, expectRefusals: (...statuses: readonly number[]) => statuses.forEach((one) => refusals.add(one)) };
+  return {
+    page,
+    expectRefusals: (...statuses: readonly number[]) => {
+      for (const status of statuses) refusals.add(status);
+    },
+  };
+}
+
+/** Something that waits until it is told to go on. */
+export function gate(): { readonly opened: Promise<void>; open(): void } {
+  let open = () => {};
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { opened, open: () => open() };
 }

@@ -9,7 +9,7 @@ it("a wrong token is refused in words, the right one opens the console, and sign
   bench.expectRefusals(401);
   await bench.signIn("not-a-token-of-anybody");
   await page.getByRole("alert").getByText("This token is not accepted").waitFor();
-  expect(await page.evaluate(() => sessionStorage.length)).toBe(0);
+  expect(await page.evaluate("sessionStorage.length")).toBe(0);
 
   await page.getByLabel("Operator token").fill(ada.token);
   await page.getByRole("button", { name: "Sign in" }).click();
@@ -23,7 +23,7 @@ it("a wrong token is refused in words, the right one opens the console, and sign
 
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByLabel("Operator token").waitFor();
-  expect(await page.evaluate(() => sessionStorage.length)).toBe(0);
+  expect(await page.evaluate("sessionStorage.length")).toBe(0);
   await page.reload();
   await page.getByLabel("Operator token").waitFor();
 });

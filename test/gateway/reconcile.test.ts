@@ -47,7 +47,7 @@ describe("an outcome that is not known is asked about", () => {
       settingsOf(
         upstream.url,
         route(
-          ", answerStatus: 201, headers: { authorization: 'Bearer ${TOKEN}' }",
+          `, answerStatus: 201, headers: { authorization: "Bearer $\{TOKEN}" }`,
           ", replayHeaders: [X-Charge]",
         ),
         { TOKEN: "swordfish" },
@@ -98,7 +98,7 @@ describe("an outcome that is not known is asked about", () => {
       (_, res) => res.writeHead(302, { location: "/charges" }).end(),
       /answered 302, which is neither/,
     ],
-    "takes too long": [async (_, res) => (await sleep(400), json(res, 200, {})), /no answer within 100 ms/],
+    "takes too long": [(_, res) => sleep(400).then(() => json(res, 200, {})), /no answer within 100 ms/],
     "breaks off": [(_, res) => res.destroy(), /could not be asked: UND_ERR_SOCKET/],
     "breaks off in its answer": [
       (_, res) => {

@@ -3,12 +3,13 @@ import pg from "pg";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ConfigError, StoreError } from "../../src/core/errors.ts";
-import type { Lease } from "../../src/core/store.ts";
+import type { Lease, ListQuery } from "../../src/core/store.ts";
 import { migrate, type PostgresClient, postgresStore } from "../../src/stores/postgres/store.ts";
 import { runStoreContract } from "../../src/testing/index.ts";
 import { freshDatabase } from "../support/database.ts";
 import { complaintAbout, isListed, unseen } from "../support/plain-statements.ts";
 import type { TestDatabase } from "../support/postgres-server.ts";
+import { listAll, namesOf } from "./listing-support.ts";
 import { again, businessTable, request } from "./postgres-support.ts";
 
 const plain = { engine: "distributed" } as const;
@@ -99,6 +100,22 @@ for (const [name, open] of Object.entries(clients)) {
         const passTime = async (ms: number) => void (await sleep(ms));
         return { store, passTime, business, close: () => store.close() };
       },
+    });
+
+    it.sequential("a list without a tenant is found by state, by key, and in the order of time, page by page", async () => {
+      const store = postgresStore(opened.client, plain);
+      const own = Array.from({ length: 5 }, () => request({ route: "lists" }));
+      for (const each of own) await store.reserve(each);
+      const pages = async (query: Omit<ListQuery, "limit">) =>
+        namesOf(await listAll(store, { ...query, limit: 2 }));
+      const expected = namesOf(own);
+      expect(await pages({ route: "lists" })).toEqual(expected);
+      expect(await pages({ route: "lists", state: "in_progress" })).toEqual(expected);
+      expect(await pages({ route: "lists", state: "completed" })).toEqual([]);
+      expect(await pages({ key: own[2]?.key, route: "lists" })).toHaveLength(1);
+      const all = await pages({});
+      expect(new Set(all).size).toBe(all.length);
+      expect(all).toEqual(expect.arrayContaining(expected));
     });
 
     it.sequential("a hundred requests for each of ten keys at once: one executes, and all are answered", async () => {
@@ -200,7 +217,7 @@ describe("tables in plain statements", () => {
     await migrate(picky, plain);
     expect(
       sent.filter((text) => text.startsWith("CREATE INDEX ASYNC IF NOT EXISTS latchkey_dist_")),
-    ).toHaveLength(9);
+    ).toHaveLength(10);
   });
 });
 

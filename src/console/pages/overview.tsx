@@ -116,7 +116,7 @@ function Tiles({ stats }: { readonly stats: StatsView | undefined }) {
         label="Dead letters"
         href={address("dead-letters")}
         value={outbox === undefined ? undefined : outbox === null ? "–" : outbox.dead.toLocaleString("en")}
-        note="messages nobody delivers any more"
+        note="nobody delivers these"
         mood={outbox != null && outbox.dead > 0 ? "bad" : "calm"}
       />
       <Tile
@@ -177,5 +177,5 @@ function unknownNote({ waiting, escalated, oldestMs }: StatsView["unknown"]): st
 
 function outboxNote({ waiting, oldestDueMs }: NonNullable<StatsView["outbox"]>): string {
   if (waiting === 0) return "nothing waits";
-  return oldestDueMs === 0 ? "messages, none is late" : `messages, oldest due ${duration(oldestDueMs)}`;
+  return oldestDueMs === 0 ? "none is late" : `oldest due ${duration(oldestDueMs)}`;
 }

@@ -1,4 +1,24 @@
-import type { ActivitySeries, ActivityView } from "../../admin/views.ts";
+import { type ActivitySeries, type ActivityView, activitySeries } from "../../admin/views.ts";
+
+/** The same with no more than `stepsMax` steps, each as long as it takes: more would be a fringe and not a line. */
+export function coarser(activity: ActivityView, stepsMax: number): ActivityView {
+  const steps = activity.series.executed.length;
+  const each = Math.ceil(steps / stepsMax);
+  if (each <= 1) return activity;
+  const series = activitySeries.map((name) => {
+    const counts = new Array<number>(Math.ceil(steps / each)).fill(0);
+    activity.series[name].forEach((count, step) => {
+      const at = Math.floor(step / each);
+      counts[at] = (counts[at] ?? 0) + count;
+    });
+    return [name, counts] as const;
+  });
+  return {
+    from: activity.from,
+    stepMs: activity.stepMs * each,
+    series: Object.fromEntries(series) as Record<ActivitySeries, number[]>,
+  };
+}
 
 export function total(activity: ActivityView, name: ActivitySeries): number {
   return activity.series[name].reduce((sum, count) => sum + count, 0);

@@ -4,7 +4,7 @@ import "uplot/dist/uPlot.min.css";
 import type { ActivitySeries, ActivityView } from "../../admin/views.ts";
 import { colourOf, onColoursChanged } from "../theme.ts";
 import { absolute, seriesWords } from "../words.ts";
-import { perSecond, stacked, total } from "./plot-data.ts";
+import { coarser, perSecond, stacked, total } from "./plot-data.ts";
 
 interface PlotProps {
   readonly title: string;
@@ -13,12 +13,13 @@ interface PlotProps {
 }
 
 const heightPx = 190;
+const stepsMax = 120; // Some pixels for each, on a plot that is half a screen wide.
 
 /**
  * Rates over time, one on top of the other, so that the height is all of them. The plot is made once; new numbers, another
  * theme and another width are told to it.
  */
-export function Plot({ title, names, activity }: PlotProps) {
+export function Plot({ title, names, activity: told }: PlotProps) {
   const frame = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(undefined);
   const [hidden, setHidden] = useState<ReadonlySet<ActivitySeries>>(new Set());
@@ -39,6 +40,7 @@ export function Plot({ title, names, activity }: PlotProps) {
     };
   }, [names]);
 
+  const activity = useMemo(() => (told === undefined ? undefined : coarser(told, stepsMax)), [told]);
   const data = useMemo(
     () => (activity === undefined ? undefined : stacked(activity, names, hidden)),
     [activity, names, hidden],

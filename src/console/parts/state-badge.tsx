@@ -34,12 +34,7 @@ const shapes = {
       <path d="M13.4 1.6v3.6H9.8z" class="solid" />
     </>
   ),
-  unknown: (
-    <>
-      <path d="M8 .8L15.2 8 8 15.2.8 8z" class="solid" />
-      <path d="M6.3 6.4a1.8 1.8 0 1 1 2.6 1.6c-.7.4-.9.7-.9 1.3M8 11.3v.2" class="hole" />
-    </>
-  ),
+  unknown: <path d="M8 1l7 7-7 7-7-7z" class="solid" />,
   expired: (
     <>
       <circle cx="8" cy="8" r="6" class="line" />

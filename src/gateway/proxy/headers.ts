@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { claimHeader } from "../../http/stored-request.ts";
+import { dispatchHeaderNames } from "../own-dispatch.ts";
 import { type Forwarding, forwardedHeaders, isForwardingHeader } from "./forwarded.ts";
 
 /** Fields that speak about one connection, and say nothing to whoever is behind the next one. */
@@ -19,6 +20,7 @@ const ownRequestNames: ReadonlySet<string> = new Set([
   "expect", // Node has already asked the client for the body.
   "http2-settings",
   claimHeader,
+  ...dispatchHeaderNames,
 ]);
 
 export function isHopByHop(name: string): boolean {

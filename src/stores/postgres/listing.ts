@@ -1,6 +1,5 @@
 import type { ListedRecord, RecordState } from "../../core/record.ts";
 import type { ListQuery, RecordPage } from "../../core/store.ts";
-import { listedColumns, listedOf } from "../listed-row.ts";
 import type { Place } from "../listing.ts";
 import {
   boundedTime,
@@ -11,9 +10,8 @@ import {
   scopesMax,
   underWayMax,
 } from "../looking.ts";
-import type { ColumnValue } from "../record-row.ts";
 import type { Parameter, Row } from "./database.ts";
-import { wordOf } from "./distributed/statements.ts";
+import { type ListedRow, recordOf } from "./listed-rows.ts";
 import type { Queries } from "./queries.ts";
 import * as statements from "./statements/listing.ts";
 import { after as later } from "./statements/sql.ts";
@@ -39,7 +37,9 @@ class PostgresFinder implements RecordFinder {
   readonly #queries: Queries;
   readonly #query: ListQuery;
   readonly #scopesMax: number;
-  /** How far back the next look for a key goes: twice as far as the one before. */
+  #looks = 0;
+  #span: SpanRow | undefined;
+  /** How far back the next look into the index goes: twice as far as the one before. */
   #stretchMs = firstStretchMs;
 
   constructor(queries: Queries, query: ListQuery, scopes: number) {
@@ -50,6 +50,8 @@ class PostgresFinder implements RecordFinder {
 
   async find(after: Place | undefined, limit: number): Promise<readonly ListedRecord[] | undefined> {
     const { state, tenantScope, key, route } = this.#query;
+    // The page before has found out that there are too many.
+    if (isBetween(after)) return undefined;
     if (key !== undefined) return this.#inScopes(key, after, limit);
     if (tenantScope !== undefined) {
       const few = await this.#amongFew(ofTenant(tenantScope), candidatesMax, after, limit);
@@ -67,9 +69,15 @@ class PostgresFinder implements RecordFinder {
   }
 
   async look(after: Place | undefined, limit: number): Promise<Look> {
-    return this.#query.key === undefined
-      ? this.#lookAtNext(after, limit)
-      : this.#lookForKey(this.#query.key, after, limit);
+    const { key, tenantScope, state, route } = this.#query;
+    if (key !== undefined) return this.#lookInIndex(after, limit);
+    if (tenantScope === undefined || (state ?? route) !== undefined) {
+      return this.#lookAtNext(after, limit, looksMax);
+    }
+    // A tenant that has many records is likely to have some among the next ones, which are read whatever the statistics say.
+    const isFirst = this.#looks === 0 && !isBetween(after);
+    this.#looks += 1;
+    return isFirst ? this.#lookAtNext(after, limit, firstLooksMax) : this.#lookInIndex(after, limit);
   }
 
   /** Undefined if there are more scopes than can be looked into. */
@@ -77,9 +85,15 @@ class PostgresFinder implements RecordFinder {
     const { tenantScope } = this.#query;
     const asked = new Parameters();
     const statement = statements.inScopes({
-      scopes: tenantScope === undefined ? "true" : ofTenant(tenantScope)(asked),
+      scopes: tenantScope === undefined ? "true" : isAbout(asked.add(tenantScope)),
       key: asked.add(key),
-      where: all(this.#place(asked, after), this.#state(asked), this.#route(asked), ...this.#times(asked)),
+      where: all(
+        this.#place(asked, after),
+        this.#tenant(asked),
+        this.#state(asked),
+        this.#route(asked),
+        ...this.#times(asked),
+      ),
       most: asked.add(this.#scopesMax),
       limit: asked.add(limit),
     });
@@ -113,37 +127,35 @@ class PostgresFinder implements RecordFinder {
     return this.#records(statements.amongFew(few, where, asked.add(limit)), asked);
   }
 
-  async #lookAtNext(after: Place | undefined, limit: number): Promise<Look> {
+  async #lookAtNext(after: Place | undefined, limit: number, count: number): Promise<Look> {
     const asked = new Parameters();
     const statement = statements.nextOnes({
       from: all(this.#order(asked, after), ...this.#times(asked)),
       where: all(this.#state(asked), this.#tenant(asked), this.#route(asked)),
-      count: asked.add(looksMax),
+      count: asked.add(count),
       limit: asked.add(limit),
     });
     const rows = await this.#queries.all<LookedRow>(statement, asked.values);
     const records = rows.filter(({ isasked }) => isasked).map(recordOf);
-    const last = rows.find(({ place }) => place === looksMax);
+    const last = rows.find(({ place }) => place === count);
     return { records, end: last && recordOf(last) };
   }
 
   /**
-   * The key is part of the index that has the records in their order, so that no record is read for it. That index counts
-   * nothing, so a look is as long as a stretch of time.
+   * Scope and key are part of the index that has the records in their order, so that only those are read which are asked for.
+   * That index counts nothing, so a look is as long as a stretch of time.
    */
-  async #lookForKey(key: string, after: Place | undefined, limit: number): Promise<Look> {
-    const { createdBefore = Number.POSITIVE_INFINITY } = this.#query;
-    const { oldest, now } = await this.#queries.one<{ oldest: number | null; now: number }>(
-      statements.oldest,
-    );
-    const from = Math.max(
-      Math.min(after?.createdAt ?? now, boundedTime(createdBefore), now) - this.#stretchMs,
-      0,
-    );
+  async #lookInIndex(after: Place | undefined, limit: number): Promise<Look> {
+    const { key, createdFrom = 0, createdBefore = Number.POSITIVE_INFINITY } = this.#query;
+    const span = this.#span ?? (await this.#queries.one<SpanRow>(statements.oldest));
+    this.#span = span;
+    const { oldest, now } = span;
+    const latest = Math.min(after?.createdAt ?? now, boundedTime(createdBefore), now);
+    const from = Math.max(0, Math.floor(latest) - this.#stretchMs);
     this.#stretchMs *= 2;
     const asked = new Parameters();
     const where = all(
-      `key = ${asked.add(key)}`,
+      key !== undefined && `key = ${asked.add(key)}`,
       `created_at >= ${moment(asked, from)}`,
       this.#place(asked, after),
       this.#tenant(asked),
@@ -152,8 +164,8 @@ class PostgresFinder implements RecordFinder {
       ...this.#times(asked),
     );
     const records = await this.#records(statements.inOrder(where, asked.add(limit)), asked);
-    const isOver = oldest === null || from <= Math.max(oldest, this.#query.createdFrom ?? 0);
-    return { records, end: isOver ? undefined : { createdAt: from, scope: "", key: "" } };
+    const isOver = oldest === null || from <= Math.max(oldest, createdFrom);
+    return { records, end: isOver ? undefined : before(from) };
   }
 
   async #records(statement: string, asked: Parameters): Promise<readonly ListedRecord[]> {
@@ -201,6 +213,17 @@ const firstStretchMs = 60 * 60 * 1000;
 
 /** As many records as are read in some ten milliseconds. */
 const looksMax = 10_000;
+const firstLooksMax = 2_000;
+
+/** Where everything from this moment on was looked at: no record has an empty scope. */
+function before(createdAt: number): Place {
+  return { createdAt, scope: "", key: "" };
+}
+
+/** Whether a look into the index has ended here. */
+function isBetween(place: Place | undefined): boolean {
+  return place?.scope === "";
+}
 
 /** As the partial indexes say it, so that they are used. */
 const underWay = "state = 'in_progress' AND lease_until > '-infinity'";
@@ -208,6 +231,11 @@ const unusual = "state IN ('pending', 'failed_retryable', 'unknown', 'expired')"
 
 function isUnusual(state: RecordState): boolean {
   return state !== "completed" && state !== "in_progress";
+}
+
+/** A range of scopes with all of the tenant's, and hardly any other: all that an index needs. */
+function isAbout(tenantScope: string): string {
+  return `scope >= ${tenantScope} AND scope < ${tenantScope} || '!'`;
 }
 
 function ofTenant(tenantScope: string): (asked: Parameters) => string {
@@ -232,18 +260,12 @@ function all(...conditions: readonly (string | false)[]): string {
   return conditions.filter((condition) => condition !== false && condition !== "").join(" AND ") || "true";
 }
 
-interface ListedRow extends Row {
-  readonly scope: string;
-  readonly key: string;
+interface SpanRow extends Row {
+  readonly oldest: number | null;
+  readonly now: number;
 }
 
 interface LookedRow extends ListedRow {
   readonly place: number;
   readonly isasked: boolean;
-}
-
-/** Answers have single words for names: see statements/sql.ts. */
-export function recordOf(row: ListedRow): ListedRecord {
-  const columns = Object.fromEntries(listedColumns.map((name) => [name, row[wordOf(name)] as ColumnValue]));
-  return listedOf(row, columns as Record<(typeof listedColumns)[number], ColumnValue>);
 }

@@ -13,9 +13,11 @@ import type {
   ForgetOptions,
   HeartbeatAnswer,
   Lease,
+  ListQuery,
   PhaseCommit,
   Reading,
   ReapCounts,
+  RecordPage,
   RenewAnswer,
   Reservation,
   ReserveRequest,
@@ -30,6 +32,7 @@ import type {
   UnknownCounts,
 } from "../../../core/store.ts";
 import type { Database } from "../database.ts";
+import { list } from "./listing.ts";
 import { DistributedNotes } from "./notes.ts";
 import { DistributedOutbox } from "./outbox.ts";
 import { Records } from "./records.ts";
@@ -50,6 +53,7 @@ export class DistributedStore<Tx> implements Store<Tx> {
     durability: "server",
     // Some engines limit a row, or what a transaction writes, to a few MiB.
     responseBytesMax: 1024 * 1024,
+    listing: "latest-first",
   };
   readonly outbox: Outbox;
   readonly notes: DistributedNotes;
@@ -112,6 +116,10 @@ export class DistributedStore<Tx> implements Store<Tx> {
 
   bust(id: RecordId, said: Bust): Promise<BustAnswer> {
     return bust(this.#records, id, said);
+  }
+
+  list(query: ListQuery): Promise<RecordPage> {
+    return list(this.#records, query);
   }
 
   audit(query: AuditQuery): Promise<readonly AuditEntry[]> {

@@ -83,6 +83,10 @@ WHERE m.state = 'waiting' AND m.due_at <= ${now} AND ${isFirst}`,
 SELECT ${message}, error, died_at AS died FROM latchkey_dist_outbox
 WHERE state = 'dead' AND id > $2 ORDER BY id LIMIT $1::int4`,
 
+  /** What is about to be requeued: how many deliveries had failed is not known any more after it. */
+  dead: (count: number) => `
+SELECT id, scope, message_key AS key, attempts FROM latchkey_dist_outbox WHERE id IN (${list(1, count)}) AND state = 'dead'`,
+
   requeue: (count: number) => `
 UPDATE latchkey_dist_outbox SET state = 'waiting', died_at = NULL, error = NULL, attempts = 0, due_at = ${now}
 WHERE id IN (${list(1, count)}) AND state = 'dead'

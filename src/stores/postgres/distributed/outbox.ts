@@ -7,11 +7,14 @@ import type {
   Outbox,
   OutboxCounts,
 } from "../../../core/outbox.ts";
+import { requeued } from "../../requeued.ts";
 import type { Parameter, Query } from "../database.ts";
 import { type DeadRow, laneOf, lanesPerClaim, type MessageRow, messageOf } from "../outbox.ts";
 import { durationMs } from "../rows.ts";
 import { outbox as statements } from "./outbox-statements.ts";
 import { chunks, type Records } from "./records.ts";
+import { newRevision } from "./rows.ts";
+import { audit } from "./statements.ts";
 
 /** The outbox of `PostgresOutbox`, in plain statements. Nobody is woken: relays ask. */
 export class DistributedOutbox implements Outbox {
@@ -96,10 +99,10 @@ export class DistributedOutbox implements Outbox {
     return rows.map((row) => ({ ...messageOf(row), error: row.error, diedAt: row.died }));
   }
 
-  async requeue(ids: readonly string[]): Promise<number> {
+  async requeue(ids: readonly string[], by: string): Promise<number> {
     let revived = 0;
     for (const some of chunks([...new Set(ids)])) {
-      revived += (await this.#records.all(statements.requeue(some.length), some)).length;
+      revived += await this.#records.together((query) => requeueSome(query, some, by));
     }
     return revived;
   }
@@ -115,6 +118,30 @@ export class DistributedOutbox implements Outbox {
     }
     return pruned;
   }
+}
+
+/** In one transaction: whoever requeues the same messages meanwhile finds them not to be dead any more. */
+async function requeueSome(query: Query, ids: readonly string[], by: string): Promise<number> {
+  const dead = await query<DeadLetterRow>(statements.dead(ids.length), ids);
+  if (dead.length === 0) return 0;
+  const found = dead.map(({ id }) => id);
+  const revived = new Set(
+    (await query<{ id: string }>(statements.requeue(found.length), found)).map(({ id }) => id),
+  );
+  for (const { id, scope, key, attempts } of dead) {
+    if (!revived.has(id)) continue;
+    // The statement writes down when it was, by the engine's clock.
+    const { fence, from, to, reason } = requeued({ scope: scope ?? "", key, attempts }, { by, at: 0 });
+    await query(audit.write, [scope ?? "", key, `.${newRevision()}`, fence, from, to, by, reason]);
+  }
+  return revived.size;
+}
+
+interface DeadLetterRow extends Readonly<Record<string, Parameter>> {
+  readonly id: string;
+  readonly scope: string | null;
+  readonly key: string;
+  readonly attempts: number;
 }
 
 interface LaneRow extends Readonly<Record<string, Parameter>> {

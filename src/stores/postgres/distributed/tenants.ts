@@ -37,7 +37,7 @@ const kinds = [
 ] as const;
 
 /** A scope may hold whatever means something in a pattern. */
-function matchesOf(tenantScope: string): readonly (readonly [Match, string])[] {
+export function matchesOf(tenantScope: string): readonly (readonly [Match, string])[] {
   return [
     ["=", tenantScope],
     ["LIKE", `${tenantScope.replace(/[\\%_]/g, "\\$&")} %`],

@@ -1,0 +1,275 @@
+import { connect } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, expect, it } from "vitest";
+import { startGateway } from "../../src/gateway/gateway.ts";
+import { jsonLogger } from "../../src/gateway/log.ts";
+import { open, readAnswer, send } from "../adapters/client.ts";
+import { countingService, gateway, json, service, settingsOf } from "./support.ts";
+
+describe("a gateway", () => {
+  it("protects POST and PATCH of everything, and passes the rest", async () => {
+    const upstream = await countingService();
+    const { url } = await gateway(settingsOf(upstream.url));
+
+    for (const method of ["POST", "PATCH"]) {
+      expect([method, (await send(url, { method, key: null, json: {} })).status]).toEqual([method, 400]);
+    }
+    expect(upstream.got).toHaveLength(0);
+    for (const method of ["GET", "PUT", "DELETE"]) {
+      expect([method, (await send(url, { method, key: null })).status]).toEqual([method, 201]);
+    }
+    const first = await send(url, { json: {} });
+    const retry = await send(url, { json: {} });
+    expect([retry.text, retry.headers["idempotency-replayed"]]).toEqual([first.text, "true"]);
+    expect(upstream.got.at(-1)?.headers["idempotency-key"]).toBe("key-1");
+  });
+
+  it("passes what no route names, if that is said", async () => {
+    const upstream = await countingService();
+    const { url } = await gateway(
+      settingsOf(upstream.url, "unmatched: pass\nroutes: [{ path: /charges, methods: [PUT] }]\n"),
+    );
+
+    expect((await send(url, { path: "/other", key: null, json: {} })).status).toBe(201);
+    expect((await send(url, { path: "/charges", key: null, json: {} })).status).toBe(201);
+    expect((await send(url, { method: "PUT", path: "/charges", key: null })).status).toBe(400);
+    expect((await send(url, { method: "PUT", path: "/Charges/", key: null })).status).toBe(400);
+  });
+
+  it("does not pass on what could be read as another path", async () => {
+    const upstream = await countingService();
+    const { url } = await gateway(
+      settingsOf(upstream.url, "routes:\n  - { path: /open/*, protect: false }\n  - path: /charges\n"),
+    );
+
+    for (const path of ["/open/%2e%2e/charges", "/open//charges", "/open/..%2fcharges", "/open\\charges"]) {
+      const { port, hostname } = new URL(url);
+      const socket = connect(Number(port), hostname);
+      socket.end(`POST ${path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
+      let text = "";
+      for await (const part of socket) text += part;
+      expect([path, text.split("\r\n")[0]]).toEqual([path, "HTTP/1.1 400 Bad Request"]);
+    }
+    expect(upstream.got).toHaveLength(0);
+  });
+
+  it("executes what it has accepted, for its tenant, and says what became of it", async () => {
+    const upstream = await service(({ headers }, res) =>
+      json(res, 201, { for: headers["x-account"] ?? null }),
+    );
+    const { url } = await gateway(
+      settingsOf(
+        upstream.url,
+        `tenant: header:X-Account
+statusPath: /idempotency
+defaults: { keepRequestHeaders: [X-Account] }
+routes: [{ path: /charges, protect: { onInFlight: accept } }]
+workers: { completer: { intervalMs: 20 } }
+`,
+      ),
+    );
+    const headers = { "x-account": "acme" };
+
+    const accepted = await send(url, { json: { amount: 1 }, headers });
+    expect([accepted.status, accepted.headers.location]).toEqual([202, "/idempotency/key-1"]);
+    const ask = (account: string) =>
+      send(url, { method: "GET", path: "/idempotency/key-1", key: null, headers: { "x-account": account } });
+    await expect.poll(async () => (await ask("acme")).status, { timeout: 5_000 }).toBe(201);
+
+    expect((await ask("acme")).text).toBe('{"for":"acme"}');
+    expect((await ask("globex")).status).toBe(404);
+    expect((await send(url, { method: "GET", path: "/idempotency/key-1", key: null })).status).toBe(401);
+    expect(upstream.got).toHaveLength(1);
+    expect(upstream.got[0]?.body).toBe('{"amount":1}');
+    const names = Object.keys(upstream.got[0]?.headers ?? {});
+    expect(names.filter((name) => name.startsWith("latchkey"))).toEqual([]);
+  });
+
+  it("believes nobody else who claims to be its worker", async () => {
+    const upstream = await countingService();
+    const { url } = await gateway(settingsOf(upstream.url, "tenant: header:X-Account\n"));
+    const headers = {
+      "latchkey-dispatch": "0".repeat(64),
+      "latchkey-dispatch-tenant": "acme",
+      "latchkey-claim": "true",
+    };
+
+    expect((await send(url, { json: {}, headers })).status).toBe(401);
+    await send(url, { method: "PUT", key: null, headers });
+    const names = Object.keys(upstream.got[0]?.headers ?? {});
+    expect(names.filter((name) => name.startsWith("latchkey"))).toEqual([]);
+  });
+
+  it("refuses what is over a tenant's limit, by 429", async () => {
+    const upstream = await countingService();
+    const { url } = await gateway(
+      settingsOf(
+        upstream.url,
+        "limits: { newKeys: { max: 2, perMs: 1h }, tenants: { nobody: { newKeys: { max: 9, perMs: 1h } } } }\n",
+      ),
+    );
+
+    const statuses: number[] = [];
+    for (const key of ["a", "b", "c", "a"]) statuses.push((await send(url, { key, json: {} })).status);
+    expect(statuses).toEqual([201, 201, 429, 201]);
+    expect(upstream.got).toHaveLength(2);
+  });
+
+  it("answers its own paths itself: health, metrics, admin API, and nothing else below its prefix", async () => {
+    const upstream = await countingService();
+    const { url } = await gateway(
+      settingsOf(
+        upstream.url,
+        `metrics: { path: /-/latchkey/metrics, token: scraper }
+admin: { path: /-/latchkey/admin, operators: [{ name: ada, token: "${"a".repeat(16)}" }] }
+`,
+      ),
+    );
+    const get = (path: string, token?: string) =>
+      send(url, {
+        method: "GET",
+        path: `/-/latchkey/${path}`,
+        key: null,
+        headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
+      });
+
+    expect((await get("health")).status).toBe(200);
+    expect(JSON.parse((await get("health")).text)).toEqual({
+      status: "ok",
+      store: "memory",
+      breaker: "closed",
+    });
+    expect((await get("metrics")).status).toBe(401);
+    await send(url, { json: {} });
+    expect((await get("metrics", "scraper")).text).toMatch(/^api_idempotency_reserve_created_total 1$/m);
+    expect((await get("admin/api/records")).status).toBe(401);
+    expect((await get("admin/api/records", "a".repeat(16))).text).toContain("key-1");
+    expect((await get("nothing")).status).toBe(404);
+    expect((await send(url, { path: "/-/latchkey/charges", json: {} })).status).toBe(404);
+    expect(upstream.got).toHaveLength(1);
+  });
+
+  it("opens metrics and admin API on ports of their own, and closes them", async () => {
+    const upstream = await countingService();
+    const { gateway: running } = await gateway(
+      settingsOf(
+        upstream.url,
+        `metrics: { port: 0 }\nadmin: { port: 0, operators: [{ name: ada, token: "${"a".repeat(16)}" }] }\n`,
+      ),
+    );
+    const { metrics = "", admin = "" } = running.urls;
+
+    expect((await fetch(metrics)).status).toBe(200);
+    const session = await fetch(new URL("/api/session", admin), {
+      headers: { authorization: `Bearer ${"a".repeat(16)}` },
+    });
+    expect(await session.json()).toMatchObject({ operator: "ada" });
+    await running.close();
+    await expect(fetch(metrics)).rejects.toThrow();
+    await expect(fetch(admin)).rejects.toThrow();
+  });
+
+  it("says that it is ill while the store's breaker is open", async () => {
+    const upstream = await countingService();
+    const { gateway: running, url } = await gateway(
+      settingsOf(upstream.url, "breaker: { minCalls: 1, openMs: 1m }\nworkers: false\n"),
+    );
+    running.latchkey.store.reserve = () => Promise.reject(new Error("down"));
+
+    expect((await send(url, { json: {} })).status).toBe(503);
+    const health = await send(url, { method: "GET", path: "/-/latchkey/health", key: null });
+    expect([health.status, JSON.parse(health.text).status]).toEqual([503, "unavailable"]);
+    expect(upstream.got).toHaveLength(0);
+  });
+
+  it("logs its start with its address, one line of JSON for each, and no secret", async () => {
+    const written: string[] = [];
+    const upstream = await countingService();
+    const token = "swordfish-swordfish";
+    const running = await startGateway(
+      settingsOf(
+        upstream.url,
+        `admin: { port: 0, operators: [{ name: ada, token: ${token} }] }\nhashKeys: ${"ab".repeat(32)}\n`,
+      ),
+      { logger: jsonLogger((line) => written.push(line)) },
+    );
+    await running.close();
+
+    expect(written.map((line) => JSON.parse(line).event)).toEqual(["gateway_started", "gateway_stopped"]);
+    expect(JSON.parse(written[0] ?? "")).toMatchObject({
+      level: "info",
+      url: expect.stringMatching(/^http:/),
+    });
+    expect(written.join("")).not.toMatch(/swordfish|abab/);
+    expect(written.every((line) => line.endsWith("\n") && line.trim().split("\n").length === 1)).toBe(true);
+  });
+});
+
+describe("a gateway that cannot be started", () => {
+  it("rejects and leaves nothing open", async () => {
+    const upstream = await countingService();
+    const taken = await gateway(settingsOf(upstream.url));
+    const settings = settingsOf(
+      upstream.url,
+      `listen: { port: ${taken.gateway.port} }\nmetrics: { port: 0 }\nadmin: { port: 0, operators: [{ name: a, token: "${"a".repeat(16)}" }] }\n`,
+    );
+    const before = process.getActiveResourcesInfo().filter((name) => name === "TCPServerWrap").length;
+
+    await expect(startGateway(settings, { logger: jsonLogger(() => {}) })).rejects.toThrow(/EADDRINUSE/);
+    await expect
+      .poll(() => process.getActiveResourcesInfo().filter((name) => name === "TCPServerWrap").length)
+      .toBeLessThanOrEqual(before);
+  });
+
+  it("says so if the store cannot be had, before a port is open", async () => {
+    const settings = settingsOf("http://127.0.0.1:1", "store: postgres://nobody@127.0.0.1:1/nothing\n");
+    await expect(startGateway(settings, { logger: jsonLogger(() => {}) })).rejects.toThrow(
+      /the store does not answer as it must: .*ECONNREFUSED/,
+    );
+  });
+});
+
+describe("a gateway that is told to end", () => {
+  it("finishes what is under way, also for a client that has gone, and takes no more", async () => {
+    const answers: (() => void)[] = [];
+    const upstream = await service(async (_, res) => {
+      await new Promise<void>((resolve) => answers.push(resolve));
+      json(res, 201, { done: true });
+    });
+    const { gateway: running, url } = await gateway(settingsOf(upstream.url, "store: 'memory:'\n"));
+    const { store } = running.latchkey;
+    const staying = open(url, { key: "a", json: {} });
+    const plain = open(url, { method: "PUT", key: null, json: {} });
+    const leaving = open(url, { key: "b", json: {} });
+    await expect.poll(() => answers.length).toBe(3);
+    leaving.abort();
+
+    const closing = running.close({ drainMs: 10_000 });
+    await expect(send(url, { key: "c", json: {} })).rejects.toThrow(/ECONNREFUSED/);
+    await sleep(100);
+    for (const answer of answers) answer();
+
+    expect((await readAnswer(await staying.response)).status).toBe(201);
+    expect((await readAnswer(await plain.response)).status).toBe(201);
+    await closing;
+    for (const key of ["a", "b"]) {
+      const { record } = await store.read({ scope: "single", key });
+      expect([key, record?.state]).toEqual([key, "completed"]);
+    }
+  });
+
+  it("does not wait for longer than it was told", async () => {
+    const upstream = await service(() => new Promise<void>(() => {}));
+    const { gateway: running, url } = await gateway(settingsOf(upstream.url));
+    const waiting = open(url, { key: null, method: "PUT" });
+    await expect.poll(() => upstream.got.length).toBe(1);
+
+    const startedAt = performance.now();
+    await running.close({ drainMs: 200 });
+    expect(performance.now() - startedAt).toBeLessThan(5_000);
+    await waiting.response.then(
+      (response) => response.resume().statusCode,
+      () => 0,
+    );
+  });
+});
