@@ -48,7 +48,7 @@ const post = (url: string, key: string) =>
     body: "{}",
   });
 
-it("protects what is behind it, and ends in order with what is under way", async () => {
+it("protects what is behind it, and ends in order with what is under way", { timeout: 60_000 }, async () => {
   let executions = 0;
   let hold: ((res: ServerResponse) => void) | undefined;
   const to = await upstream((res) => {
