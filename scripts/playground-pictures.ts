@@ -40,6 +40,7 @@ try {
   async function take(name: string): Promise<void> {
     const file = path(`docs/images/playground-${name}.png`);
     await page.mouse.move(0, 0);
+    await page.evaluate("scrollTo(0, 0)");
     const picture = withPalette(await page.screenshot());
     if (picture.byteLength > bytesMax) throw new Error(`${file} would be larger than ${bytesMax} bytes`);
     writeFileSync(file, picture);
