@@ -126,6 +126,7 @@ export const badConfigs: readonly BadConfig[] = [
     "5:35",
     "admin.operators[0].token",
     /cannot be used: it must have at least 16 characters/,
+    between,
   ),
   bad(
     "two routes with one name",

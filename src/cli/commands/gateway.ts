@@ -54,7 +54,7 @@ export const gateway = command({
       command: "latchkey gateway --config gateway.yaml --check",
       does: "exit code 2 and every complaint with its line",
     },
-    { command: "kill -HUP $(pidof latchkey)", does: "takes over a changed file without a restart" },
+    { command: "kill -HUP $PID", does: "takes over a changed file without a restart" },
   ],
   async run(context, { options }) {
     const flags = flagsOf(context, options);

@@ -40,7 +40,7 @@ export const work = command({
   ],
   async run(context, { options }) {
     const { store, url } = await openSharedStore(context, options);
-    const reconcile = reconcileHook(context, options, store.capabilities);
+    const reconcile = await reconcileHook(context, options, store.capabilities);
     const latchkey = createLatchkey({
       store,
       tenant: "single",

@@ -69,11 +69,11 @@ export function Filters({ filters }: { readonly filters: RecordFilters }) {
       </label>
       {isBetween && (
         <>
-          <label>
+          <label class="moment">
             From (UTC)
             <input name="from" type="datetime-local" step="1" defaultValue={field(filters.from)} />
           </label>
-          <label>
+          <label class="moment">
             To (UTC)
             <input name="to" type="datetime-local" step="1" defaultValue={field(filters.to)} />
           </label>

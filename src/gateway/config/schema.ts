@@ -289,7 +289,7 @@ const admin = members(
             name: text("How the operator is called in the audit trail."),
             token: v.pipe(
               v.string("must be a text"),
-              v.minLength(16, "must have at least 16 characters"),
+              v.check((token) => token.length >= 16, "must have at least 16 characters"),
               v.description("What the operator signs in with."),
             ),
             readOnly: v.optional(flag("Whether it may only look.")),

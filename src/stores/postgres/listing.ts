@@ -147,9 +147,9 @@ class PostgresFinder implements RecordFinder {
    */
   async #lookInIndex(after: Place | undefined, limit: number): Promise<Look> {
     const { key, createdFrom = 0, createdBefore = Number.POSITIVE_INFINITY } = this.#query;
-    const { oldest, now } = await this.#queries.one<{ oldest: number | null; now: number }>(
-      statements.oldest,
-    );
+    const span = this.#span ?? (await this.#queries.one<SpanRow>(statements.oldest));
+    this.#span = span;
+    const { oldest, now } = span;
     const latest = Math.min(after?.createdAt ?? now, boundedTime(createdBefore), now);
     const from = Math.max(0, Math.floor(latest) - this.#stretchMs);
     this.#stretchMs *= 2;
