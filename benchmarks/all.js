@@ -27,6 +27,7 @@ const questions = [
   { file: "sqlite-throughput.js", expectedSeconds: 40 },
   { file: "http-overhead.js", expectedSeconds: 105 },
   { file: "http-postgres.js", expectedSeconds: 32 },
+  { file: "gateway.js", expectedSeconds: 60 },
   { file: "guards.js", expectedSeconds: 60 },
   { file: "spray.js", expectedSeconds: 65 },
   { file: "fingerprint.js", expectedSeconds: 16 },

@@ -41,7 +41,7 @@ async function payments(req: IncomingMessage, res: ServerResponse): Promise<void
 const server = createServer(idempotent(latchkey)(payments));
 server.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code !== "EADDRINUSE") throw error;
-  console.error(`Port ${port} is taken. Choose another one: PORT=8788 npm start`);
+  console.error(`Port ${port} is taken. Choose another one: PORT=8788 npm start -w examples/payments`);
   process.exit(1);
 });
 server.listen(port, "127.0.0.1", () => {

@@ -13,6 +13,7 @@ export async function liveThroughAnHour(file: string): Promise<void> {
   const workers = shop.startWorkers();
   const start = clock.now();
   const trading = new Set<Promise<void>>();
+  let isTheOneLost = false;
   // The present goes on meanwhile, and has to be caught up with.
   for (let next = start; clock.now() < Date.now(); ) {
     const minute = Math.floor((clock.now() - start) / 60_000);
@@ -21,6 +22,10 @@ export async function liveThroughAnHour(file: string): Promise<void> {
     const pace = 1 + 0.35 * Math.sin(minute / 7) + 0.15 * Math.sin(clock.now() / 47_000);
     next += (tradeEveryMs / pace) * (0.5 + clock.random());
     await clock.advance(next - clock.now());
+    if (minute === 34 && !isTheOneLost) {
+      isTheOneLost = true;
+      void shop.payTheOne({ isLost: true });
+    }
     const trade = shop.trade().finally(() => trading.delete(trade));
     trading.add(trade);
   }

@@ -2,7 +2,8 @@
 // some minutes of it. Takes about a minute: npm run pictures
 import { execFileSync, fork } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import os, { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,7 +13,8 @@ import { reportActivity, serveAdmin } from "../../src/admin/admin.ts";
 import { systemRuntime } from "../../src/engine/runtime.ts";
 import { startBrowser } from "../../test/support/browser.ts";
 import { liveThroughAnHour } from "./history.ts";
-import { openShop } from "./shop.ts";
+import { withPalette } from "./palette-png.ts";
+import { openShop, theOne } from "./shop.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "latchkey-pictures-"));
 const file = join(folder, "shop.db");
@@ -37,8 +39,9 @@ try {
   await page.goto(`${admin.url}/`);
   await page.getByLabel("Operator token").fill(token);
   await page.getByRole("button", { name: "Sign in" }).click();
-  console.log("The picture of the overview waits for some live events.");
+  console.log("The pictures wait for live events, and for every worker to have done something.");
   await page.getByRole("list", { name: "Live events" }).getByRole("listitem").nth(14).waitFor();
+  await page.getByRole("row", { name: /relay.*delivered/ }).waitFor();
   await take(page, "overview");
   await page.emulateMedia({ colorScheme: "dark" });
   await take(page, "overview-dark");
@@ -49,20 +52,25 @@ try {
   await take(page, "unknown");
 
   await page.goto(`${admin.url}/#/dead-letters`);
-  await page.getByText("Payload").first().click();
+  await page.getByText("Payload", { exact: true }).nth(1).click();
   await take(page, "dead-letters");
 
-  // Somebody settles one, so that its timeline has something to tell.
-  await page.goto(`${admin.url}/#/unknown`);
-  await page.getByRole("link", { name: "the whole record" }).click();
+  // Somebody settles one, and its client retries: there is something to tell.
+  const [scope, key] = [theOne.headers["x-account"], theOne.headers["idempotency-key"]];
+  await shop.payTheOne({ isLost: false });
+  await page.goto(`${admin.url}/#/record?scope=${scope}&key=${key}`);
   await page.getByRole("button", { name: "It was not executed…" }).click();
   await page.getByLabel("How is it known?").fill("the provider's export of today has no such charge");
   await page.getByRole("button", { name: "It may be tried again" }).click();
   await page.getByText("Settled").waitFor();
   await page.getByRole("button", { name: "Close this message" }).click();
+  for (let turn = 0; turn < 4; turn++) await shop.payTheOne({ isLost: false });
+  await page.getByText("answered with the stored answer").waitFor();
   await take(page, "record");
 
-  await page.goto(`${admin.url}/#/records`);
+  // The minutes in which the provider was sick have records of every kind.
+  const [from, to] = [31, 26].map((minutes) => new Date(Date.now() - minutes * 60_000).toISOString());
+  await page.goto(`${admin.url}/#/records?from=${from}&to=${to}`);
   await page.getByRole("row").nth(20).waitFor();
   await take(page, "records");
 } finally {
@@ -88,8 +96,9 @@ async function take(page: Page, name: string): Promise<void> {
   await page.mouse.move(0, 0);
   await page.waitForTimeout(400);
   const path = join(root, `docs/images/console-${name}.png`);
-  await page.screenshot({ path });
-  const { size } = statSync(path);
+  const picture = withPalette(await page.screenshot());
+  await writeFile(path, picture);
+  const { length: size } = picture;
   console.log(`${name}: ${Math.ceil(size / 1024)} KiB`);
   if (size > bytesMax) {
     console.error(`console-${name}.png is larger than ${bytesMax} bytes.`);

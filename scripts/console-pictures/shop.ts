@@ -9,12 +9,20 @@ export interface Shop {
   readonly latchkey: Latchkey<SqliteDatabase>;
   /** One more thing that a client does: pay, retry, pay twice at once, reuse a key. */
   trade(): Promise<void>;
+  /** One payment that the pictures follow; `isLost` if the provider's answer to it is. */
+  payTheOne(options: { readonly isLost: boolean }): Promise<void>;
   /** While it is, calls get lost, and everything takes longer. */
   setProviderSick(isSick: boolean): void;
   startWorkers(): { stop(): Promise<void> };
 }
 
 const tenants = ["acme", "globex", "initech", "hooli", "umbrella", "stark"];
+const undeliverable: Readonly<Record<string, string>> = {
+  "receipt.send": "550 5.1.1 <billing@customer.example>: the mailbox does not exist",
+  "ledger.post": "422 from the ledger: the period 2026-10 is closed",
+  "webhook.payment": "410 Gone from https://hooks.customer.example/payments",
+};
+const topics = Object.keys(undeliverable);
 const products = ["charges", "charges", "charges", "refunds", "payouts"];
 
 export function openShop(
@@ -49,13 +57,14 @@ export function openShop(
         const charge = await op.effect(
           "charge_created",
           () => {
-            if (isSick && random() < 0.03) throw new Error("the provider's answer was lost");
+            const isLost = request.headers.has("x-lost") || random() < (isSick ? 0.02 : 0.0008);
+            if (isLost) throw new Error("the provider's answer was lost");
             return { id: id("ch"), captured: true };
           },
           { keyed: false },
         );
         await op.atomic("receipt_enqueued", (tx) =>
-          op.enqueue(tx, "receipt.send", { payment: payment.id, to: "customer", amount, currency }),
+          op.enqueue(tx, pick(topics), { payment: payment.id, account: op.scope, amount, currency }),
         );
         const answer = {
           id: payment.id,
@@ -85,6 +94,8 @@ export function openShop(
 
   return {
     latchkey,
+    payTheOne: ({ isLost }) =>
+      send({ ...theOne, headers: { ...theOne.headers, ...(isLost ? { "x-lost": "yes" } : {}) } }),
     setProviderSick: (next) => {
       isSick = next;
     },
@@ -94,7 +105,7 @@ export function openShop(
       if (dice < 0.18 && before !== undefined) return send(before);
       if (dice < 0.187 && before !== undefined)
         return send({ ...before, body: '{"amount":1,"currency":"eur"}' });
-      const key = `${hex(random, 8)}-${hex(random, 4)}-4${hex(random, 3)}-a${hex(random, 3)}-${hex(random, 12)}`;
+      const key = `${hex(random, 8)}-${hex(random, 4)}-4${hex(random, 3)}-a${hex(random, 3)}-${hex(random, 6)}${hex(random, 6)}`;
       const order = {
         route: pick(products),
         headers: { "x-account": pick(tenants), "idempotency-key": key, "content-type": "application/json" },
@@ -116,15 +127,24 @@ export function openShop(
       startWorkers(latchkey as Latchkey, {
         reconciler: { attemptsMax: 4, backoff: { baseMs: 60_000, capMs: 300_000 } },
         relay: {
-          async deliver() {
-            if (random() < 0.0008) throw new NotDeliverableError("550 5.1.1 the mailbox does not exist");
-            if (isSick && random() < 0.001)
-              throw new NotDeliverableError("mail relay answered 502 for ten minutes");
+          async deliver({ topic }) {
+            if (random() < 0.002) throw new NotDeliverableError(undeliverable[topic] ?? "410 Gone");
           },
         },
       }),
   };
 }
+
+/** What the pictures of one record are of. */
+export const theOne = {
+  route: "charges",
+  headers: {
+    "x-account": "acme",
+    "idempotency-key": "8e03978e-40d5-43e8-bc93-6894a57f9324",
+    "content-type": "application/json",
+  },
+  body: '{"amount":12900,"currency":"eur"}',
+};
 
 function hex(random: () => number, digits: number): string {
   return Math.floor(random() * 16 ** digits)

@@ -31,13 +31,14 @@ export function recordTable(screen: Screen, now: number): Table<RecordView> {
       text: ({ state }) => state,
       paint: (shown, padded, { state }) => shown.paint(stateStyles[state], padded),
     },
-    { title: "KEY", text: ({ key }) => visible(key), widthMin: 12 },
+    // As long as a UUID, because it is what somebody copies.
+    { title: "KEY", text: ({ key }) => visible(key), widthMin: 36 },
     { title: "SCOPE", text: ({ scope }) => visible(scope), widthMin: 8 },
-    { title: "ROUTE", text: ({ route }) => visible(route ?? "-"), widthMin: 6 },
+    { title: "ROUTE", text: ({ route }) => visible(route ?? "-"), widthMin: 6, isDispensable: true },
     { title: "STATUS", text: ({ status }) => (status === null ? "-" : String(status)), isNumber: true },
-    { title: "ATTEMPT", text: ({ attempt }) => String(attempt), isNumber: true },
+    { title: "ATTEMPT", text: ({ attempt }) => String(attempt), isNumber: true, isDispensable: true },
     { title: "CREATED", text: ({ createdAt }) => relative(createdAt, now), isNumber: true },
-    { title: "NOTE", text: (record) => visible(noteOf(record, now)), widthMin: 6 },
+    { title: "NOTE", text: (record) => visible(noteOf(record, now)), widthMin: 6, isDispensable: true },
   ];
   return new Table(screen, columns);
 }
@@ -120,7 +121,7 @@ function phaseTable(screen: Screen, { phases }: RecordDetailView): string {
     },
     { title: "REFERENCE", text: ({ reference }) => visible(reference ?? "-"), widthMin: 6 },
     { title: "DOWNSTREAM KEY", text: ({ idempotencyKey }) => idempotencyKey },
-    { title: "RESULT", text: ({ result }) => visible(result ?? "-"), widthMin: 6 },
+    { title: "RESULT", text: ({ result }) => visible(result ?? "-"), widthMin: 6, isDispensable: true },
   ];
   return new Table(screen, columns).text(phases);
 }

@@ -9,12 +9,14 @@ export interface Column<Row> {
   readonly isNumber?: boolean;
   /** The narrowest that it may become where lines are too long; never narrower if left out. */
   readonly widthMin?: number;
+  /** Whether it may be missing where even the narrowest columns are too many. The last of them goes first. */
+  readonly isDispensable?: boolean;
 }
 
 /** Rows in aligned columns, which give way to the width of the terminal. */
 export class Table<Row> {
   readonly #screen: Screen;
-  readonly #columns: readonly Column<Row>[];
+  #columns: readonly Column<Row>[];
   #widths: readonly number[] | undefined;
 
   constructor(screen: Screen, columns: readonly Column<Row>[]) {
@@ -24,11 +26,10 @@ export class Table<Row> {
 
   /** The widths are those of the first rows; later ones, of the next page, line up with them. */
   text(rows: readonly Row[]): string {
-    const cells = rows.map((row) => this.#columns.map((column) => column.text(row)));
     const isFirst = this.#widths === undefined;
-    this.#widths ??= this.#fitting(cells);
+    this.#widths ??= this.#fitting(rows);
     const widths = this.#widths;
-    const lines = rows.map((row, index) => this.#line(cells[index] ?? [], widths, row));
+    const lines = rows.map((row) => this.#line(widths, row));
     if (isFirst) lines.unshift(this.#heading(widths));
     return lines.map((line) => `${line}\n`).join("");
   }
@@ -38,11 +39,11 @@ export class Table<Row> {
     return this.#screen.paint("dim", titles.join(gap).trimEnd());
   }
 
-  #line(cells: readonly string[], widths: readonly number[], row: Row): string {
+  #line(widths: readonly number[], row: Row): string {
     const last = this.#columns.length - 1;
     return this.#columns
       .map((column, index) => {
-        const text = padded(cells[index] ?? "", column, widths[index] ?? 0);
+        const text = padded(column.text(row), column, widths[index] ?? 0);
         const trimmed = index === last ? text.trimEnd() : text;
         return column.paint?.(this.#screen, trimmed, row) ?? trimmed;
       })
@@ -50,20 +51,24 @@ export class Table<Row> {
   }
 
   /** As wide as the widest cell; where that is too much for a line, the widest column that may gives way. */
-  #fitting(cells: readonly (readonly string[])[]): readonly number[] {
-    const widths = this.#columns.map(({ title }, index) =>
-      cells.reduce((widest, row) => Math.max(widest, lengthOf(row[index] ?? "")), title.length),
-    );
-    const room = this.#screen.width;
-    if (room === undefined) return widths;
-    const gaps = gap.length * (widths.length - 1);
-    for (;;) {
-      const surplus = widths.reduce((sum, width) => sum + width, gaps) - room;
-      if (surplus <= 0) return widths;
+  #fitting(rows: readonly Row[]): readonly number[] {
+    const wanted = (column: Column<Row>) =>
+      rows.reduce((widest, row) => Math.max(widest, lengthOf(column.text(row))), column.title.length);
+    const room = this.#screen.width ?? Number.POSITIVE_INFINITY;
+    const least = (column: Column<Row>) =>
+      Math.max(column.title.length, Math.min(wanted(column), column.widthMin ?? Number.POSITIVE_INFINITY));
+    while (lineWidth(this.#columns.map(least)) > room) {
+      const dispensable = this.#columns.findLastIndex(({ isDispensable }) => isDispensable);
+      if (dispensable === -1) break;
+      this.#columns = this.#columns.toSpliced(dispensable, 1);
+    }
+    const widths = this.#columns.map(wanted);
+    while (lineWidth(widths) > room) {
       const widest = this.#widestThatMayShrink(widths);
-      if (widest === undefined) return widths;
+      if (widest === undefined) break;
       widths[widest] = (widths[widest] ?? 0) - 1;
     }
+    return widths;
   }
 
   #widestThatMayShrink(widths: readonly number[]): number | undefined {
@@ -78,6 +83,10 @@ export class Table<Row> {
 }
 
 const gap = "  ";
+
+function lineWidth(widths: readonly number[]): number {
+  return widths.reduce((sum, width) => sum + width, gap.length * (widths.length - 1));
+}
 
 function padded(text: string, { isNumber }: { readonly isNumber?: boolean }, width: number): string {
   const cut = lengthOf(text) > width ? `${[...text].slice(0, Math.max(0, width - 1)).join("")}…` : text;

@@ -1,7 +1,6 @@
 import { resolvePolicy } from "../core/policy.ts";
 import { headerAllowList } from "../core/response.ts";
 import type { Capabilities } from "../core/store.ts";
-import { reconcileBy } from "../gateway/reconcile.ts";
 import type { ReconcileHook } from "../operation/reconciliation.ts";
 import { dispatchTo, toWebhook, type WorkersOptions } from "../workers/workers.ts";
 import { jsonOption } from "./command.ts";
@@ -55,7 +54,7 @@ export const workOptions = {
   }),
   "tenant-header": text({
     placeholder: "NAME",
-    description: "With --complete: the header by which the service knows the tenant; its scope is sent.",
+    description: "With --complete: the header that tells the service which tenant a request is for.",
   }),
   expiry: withDefault(
     choice(["delete", "soft"], {
@@ -130,11 +129,11 @@ function isTold(name: WorkerName): name is keyof typeof told {
 }
 
 /** As the gateway asks, with the same meaning of each answer. */
-export function reconcileHook(
+export async function reconcileHook(
   { env, secrets }: Context,
   options: WorkOptions,
   capabilities: Capabilities,
-): ReconcileHook | undefined {
+): Promise<ReconcileHook | undefined> {
   const { reconcile, "reconcile-status": answerStatus = "same" } = options;
   if (reconcile === undefined) return undefined;
   const { origin } = httpUrl("--reconcile", reconcile.replaceAll(/[{}]/g, ""));
@@ -143,6 +142,8 @@ export function reconcileHook(
   }
   const authorization = env.LATCHKEY_RECONCILE_AUTHORIZATION;
   secrets.add(authorization);
+  // Loaded here, because nothing else needs an HTTP client of its own.
+  const { reconcileBy } = await import("../gateway/reconcile.ts");
   const { responseBytesMax, replayHeaders } = resolvePolicy(capabilities, {}, {});
   return reconcileBy(
     {
@@ -172,10 +173,9 @@ function delivery({ env, secrets }: Context, relayUrl: string) {
 }
 
 function dispatch(serviceUrl: string, tenantHeader: string | undefined) {
-  return dispatchTo(httpUrl("--complete", serviceUrl), ({ scope }) => {
-    // The tenant's part of the scope ends with the first space, which no tenant's name has.
-    return tenantHeader === undefined ? {} : { [tenantHeader]: scope.split(" ", 1)[0] ?? scope };
-  });
+  return dispatchTo(httpUrl("--complete", serviceUrl), ({ tenant }) =>
+    tenantHeader === undefined ? {} : { [tenantHeader]: tenant },
+  );
 }
 
 function httpUrl(name: string, given: string): URL {

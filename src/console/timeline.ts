@@ -19,8 +19,13 @@ export interface Stretch {
  * of the time: what is drawn is an order of events, and how long each took is written on it.
  */
 export function stretchesOf(timeline: readonly TimelineEntry[], now: number): readonly Stretch[] {
-  // What happened to a message is not a state of the record.
-  const entries = timeline.filter(({ to }) => to !== "dead_letter" && to !== "requeued");
+  const entries = timeline
+    // What happened to a message is not a state of the record.
+    .filter(({ to }) => to !== "dead_letter" && to !== "requeued")
+    // An outcome that was handed to an operator is as unknown as before.
+    .filter(
+      ({ to, attempt }, index, all) => to !== all[index - 1]?.to || attempt !== all[index - 1]?.attempt,
+    );
   const lengths = entries.map(({ at, to }, index) => {
     const end = entries[index + 1]?.at ?? Math.max(now, at);
     const isLast = index === entries.length - 1;
@@ -51,5 +56,5 @@ export function isOver(state: AuditedState): boolean {
 }
 
 function lengthOf(ms: number): number {
-  return 3 + Math.log10(1 + ms / 10);
+  return 4 + Math.log10(1 + ms / 10);
 }

@@ -95,6 +95,10 @@ export async function startDemo(options: DemoOptions = {}): Promise<RunningDemo>
       operators: [{ name: "playground", token }],
       path: consolePath,
       role: "playground",
+      events(listener) {
+        listeners.add(listener);
+        return () => listeners.delete(listener);
+      },
     });
     ending.push(() => admin.close());
     const server = playgroundServer({

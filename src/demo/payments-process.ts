@@ -1,7 +1,8 @@
 // The process of the payments API, which the playground starts, kills and starts again.
 
+import { reportActivity } from "../admin/admin.ts";
+import { liveViewOf } from "../admin/live-view.ts";
 import { listen } from "./listen.ts";
-import { liveEventOf } from "./live-event.ts";
 import { paymentsApi } from "./payments-api.ts";
 import type { FromPayments, PaymentsSettings } from "./payments-supervisor.ts";
 
@@ -22,7 +23,11 @@ const { server, latchkey, startWorkers } = paymentsApi({
   providerUrl,
   onHandler: (what) => tell({ kind: "handler", at: Date.now(), ...what }),
 });
-latchkey.subscribe((event) => tell({ kind: "event", event: liveEventOf(event) }));
+const reporting = reportActivity(latchkey, { role: "payments" });
+latchkey.subscribe((happened) => {
+  const event = liveViewOf(happened, Date.now(), reporting.id);
+  if (event !== undefined) tell({ kind: "event", event });
+});
 
 const listening = await listen(server, { port });
 const workers = startWorkers();
@@ -33,6 +38,7 @@ process.on("message", () => void end());
 async function end(): Promise<void> {
   await listening.close();
   await workers.stop();
+  await reporting.stop();
   await latchkey.close({ drainMs: 1_000 });
   process.exit();
 }

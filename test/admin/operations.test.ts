@@ -143,7 +143,7 @@ describe.each(stores)("an operator, on %s", (name, open) => {
     expect(timeline.at(-1)).toMatchObject({ to: "completed", attempt: 2 });
   });
 
-  it.skipIf(name === "memory")("requeues a dead letter, and the trail says who did", async () => {
+  const requeues = async () => {
     await latchkey.run({ tenant: "acme", key: "a" }, (op) =>
       op.atomic("booked", async (tx) => {
         await op.enqueue(tx, "receipt.send", { ride: 1 });
@@ -176,7 +176,9 @@ describe.each(stores)("an operator, on %s", (name, open) => {
     const [entry] = await trail();
     expect(entry).toMatchObject({ from: "dead_letter", to: "requeued", by: "ada" });
     expect((await admin.get<DeadLetterPageView>("/api/dead-letters")).deadLetters).toHaveLength(1);
-  });
+  };
+  // What has no transactions has no outbox either.
+  if (name !== "memory") it("requeues a dead letter, and the trail says who did", requeues);
 
   it("turns the pages of the trail", async () => {
     for (const key of ["a", "b", "c"]) {

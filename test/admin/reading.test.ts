@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { RecordDetailView, RecordPageView, SessionView, StatsView } from "../../src/admin/admin.ts";
+import type { DeadLetterPageView, SessionView, StatsView } from "../../src/admin/admin.ts";
 import { eve, inMemory, served } from "./admin-client.ts";
 
 it("tells who is asking, by the token", async () => {
@@ -9,20 +9,16 @@ it("tells who is asking, by the token", async () => {
   expect(await session.json()).toEqual({ operator: "eve", mayChange: false });
 });
 
-it("lists, shows one, counts", async () => {
-  const latchkey = inMemory();
-  for (const key of ["a", "b", "c"]) await latchkey.run({ tenant: "acme", key, input: 1 }, () => ({ key }));
-  const admin = await served(latchkey);
-  const page = await admin.get<RecordPageView>("/api/records?limit=2&state=completed&tenant=acme");
-  expect(page.records).toHaveLength(2);
-  const rest = await admin.get<RecordPageView>(
-    `/api/records?limit=2&state=completed&tenant=acme&cursor=${page.next}`,
-  );
-  expect([...page.records, ...rest.records].map(({ key }) => key).sort()).toEqual(["a", "b", "c"]);
-  const one = await admin.get<RecordDetailView>("/api/record?scope=acme&key=a");
-  expect(one.timeline.map(({ from, to }) => [from, to])).toEqual([
-    ["absent", "in_progress"],
-    ["in_progress", "completed"],
-  ]);
-  expect((await admin.get<StatsView>("/api/stats")).running).toBe(0);
+it("a store without an outbox has no dead letters, and nothing to requeue", async () => {
+  const admin = await served(inMemory());
+  expect((await admin.get<StatsView>("/api/stats")).outbox).toBeNull();
+  expect(await admin.get<DeadLetterPageView>("/api/dead-letters")).toEqual({ deadLetters: [], next: null });
+  const requeued = await admin.post("/api/dead-letters/requeue", { ids: ["1"] });
+  expect(await requeued.json()).toEqual({ requeued: 0 });
+});
+
+it("the process that serves it tells of itself, under its role", async () => {
+  const admin = await served(inMemory(), { role: "gateway" });
+  const roles = async () => (await admin.get<StatsView>("/api/stats")).processes.map(({ role }) => role);
+  await expect.poll(roles).toEqual(["gateway"]);
 });

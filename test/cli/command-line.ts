@@ -50,6 +50,13 @@ export class CommandLine {
     return spawn(process.execPath, [this.main, ...args], { cwd: this.folder, env: cleanEnv(env) });
   }
 
+  startFromSource(args: readonly string[]): ChildProcess {
+    return spawn(process.execPath, ["--import", "tsx", join(root, "src/cli/main.ts"), ...args], {
+      cwd: root,
+      env: cleanEnv({}),
+    });
+  }
+
   async run(args: readonly string[], options: RunOptions = {}): Promise<Ended> {
     const child = this.start(args, options);
     child.stdin?.on("error", () => {}); // It may have ended before it has read anything.

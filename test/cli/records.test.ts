@@ -99,9 +99,10 @@ describe.each(Object.entries(stores))("%s", (_, make) => {
     // Whoever has seen enough closes the pipe, and that is no error.
     const piped = spawn(
       "bash",
-      ["-c", 'set -o pipefail; "$0" "$1" list --all | head -n 1', process.execPath, latchkey.main],
+      ["--norc", "-c", 'set -o pipefail; "$0" "$1" list --all | head -n 1', process.execPath, latchkey.main],
       {
         env: { PATH: process.env.PATH, LATCHKEY_STORE: url },
+        stdio: ["ignore", "pipe", "pipe"],
       },
     );
     const ended = await endOf(piped);

@@ -38,12 +38,16 @@ describe("colours", () => {
 });
 
 describe("width", () => {
-  it.each([80, 120])("lines fit %s columns, and are cut nowhere else", async (columns) => {
+  it.each([
+    [80, /^STATE +KEY +SCOPE +STATUS +CREATED *$/],
+    [120, /^STATE +KEY +SCOPE +ROUTE +STATUS +ATTEMPT +CREATED +NOTE$/],
+  ])("lines fit %s columns, and are cut nowhere else", async (columns, heading) => {
     const { stdout } = await latchkey.inTerminal(["list"], { env: { ...env, NO_COLOR: "1" }, columns });
     const lines = stdout.trimEnd().split("\r\n");
     expect(lines).toHaveLength(5);
     for (const line of lines) expect([...line].length).toBeLessThanOrEqual(columns);
-    expect(stdout).toMatch(/a-key-that-is-lo[a-zx-]*…/);
+    expect(lines[0]).toMatch(heading);
+    expect(stdout).toMatch(/a-key-that-is-long-x{16,}…/);
     expect((await latchkey.run(["list"], { env })).stdout).toContain("x".repeat(200));
   });
 });

@@ -96,20 +96,20 @@ it("is dark where the system is, or where somebody says so", async () => {
 it("fits on a phone: nothing is wider than it", async () => {
   const bench = await openBench({ context: { viewport: { width: 390, height: 844 } } });
   const { page } = bench;
-  await bench.pay("a-key-that-is-rather-long-0123456789-0123456789-0123456789");
+  const long = "a-key-that-is-rather-long-0123456789-0123456789-0123456789";
+  await bench.pay(long);
   await bench.pay("lost", { isLost: true });
   await bench.open("overview");
-  for (const at of [
-    "overview",
-    "records",
-    "unknown",
-    "dead-letters",
-    "audit",
-    "record?scope=acme&key=a-key-that-is-rather-long-0123456789-0123456789-0123456789",
+  for (const [at, heading] of [
+    ["overview", "Overview"],
+    ["records", "Records"],
+    ["unknown", "Unknown outcomes"],
+    ["dead-letters", "Dead letters"],
+    ["audit", "Audit trail"],
+    [`record?scope=acme&key=${long}`, long],
   ]) {
     await page.goto(`${bench.url}/#/${at}`);
-    await page.getByRole("heading", { level: 1 }).waitFor();
-    await page.waitForLoadState("networkidle").catch(() => undefined);
+    await page.getByRole("heading", { level: 1, name: heading }).waitFor();
     expect({ at, width: await page.evaluate("document.documentElement.scrollWidth") }).toEqual({
       at,
       width: 390,
@@ -124,7 +124,8 @@ function focused(page: Page): Promise<string> {
 /** Goes on by Tab until the focus is on what has this text, or on an element of this kind. */
 async function tabTo(page: Page, what: { readonly text: string } | { readonly tag: string }): Promise<void> {
   for (let turn = 0; turn < 60; turn++) {
-    const is = "text" in what ? await page.evaluate("document.activeElement.textContent") : await focused(page);
+    const is =
+      "text" in what ? await page.evaluate("document.activeElement.textContent") : await focused(page);
     if (is === Object.values(what)[0]) return;
     await page.keyboard.press("Tab");
   }

@@ -21,7 +21,7 @@ afterEach(async () => {
   }
 });
 
-/** `npm start`, but with its files in a folder of this test. */
+/** `npm start -w examples/payments`, but with its files in a folder of this test. */
 function start(env: Record<string, string>) {
   const child = spawn(
     process.execPath,
@@ -105,7 +105,7 @@ describe("the demo", () => {
     try {
       const demo = start({ PORT: String(port) });
       expect((await once(demo.child, "exit"))[0]).toBe(1);
-      expect(demo.output()).toContain(`Port ${port} is taken. Choose another one: PORT=8788 npm start`);
+      expect(demo.output()).toContain(`Port ${port} is taken. Choose another one: PORT=8788 npm start -w examples/payments`);
     } finally {
       taken.close();
     }

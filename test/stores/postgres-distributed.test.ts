@@ -3,13 +3,13 @@ import pg from "pg";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ConfigError, StoreError } from "../../src/core/errors.ts";
-import { recordIdText } from "../../src/core/record.ts";
 import type { Lease, ListQuery } from "../../src/core/store.ts";
 import { migrate, type PostgresClient, postgresStore } from "../../src/stores/postgres/store.ts";
 import { runStoreContract } from "../../src/testing/index.ts";
 import { freshDatabase } from "../support/database.ts";
 import { complaintAbout, isListed, unseen } from "../support/plain-statements.ts";
 import type { TestDatabase } from "../support/postgres-server.ts";
+import { listAll, namesOf } from "./listing-support.ts";
 import { again, businessTable, request } from "./postgres-support.ts";
 
 const plain = { engine: "distributed" } as const;
@@ -106,17 +106,9 @@ for (const [name, open] of Object.entries(clients)) {
       const store = postgresStore(opened.client, plain);
       const own = Array.from({ length: 5 }, () => request({ route: "lists" }));
       for (const each of own) await store.reserve(each);
-      const pages = async (query: Omit<ListQuery, "limit">) => {
-        const found: string[] = [];
-        let after: string | undefined;
-        do {
-          const page = await store.list({ ...query, limit: 2, after });
-          found.push(...page.records.map(recordIdText));
-          after = page.next;
-        } while (after !== undefined);
-        return found.sort();
-      };
-      const expected = own.map(recordIdText).sort();
+      const pages = async (query: Omit<ListQuery, "limit">) =>
+        namesOf(await listAll(store, { ...query, limit: 2 }));
+      const expected = namesOf(own);
       expect(await pages({ route: "lists" })).toEqual(expected);
       expect(await pages({ route: "lists", state: "in_progress" })).toEqual(expected);
       expect(await pages({ route: "lists", state: "completed" })).toEqual([]);

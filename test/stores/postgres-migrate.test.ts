@@ -14,6 +14,7 @@ const everyMigration = [
   "0004_bust_generation",
   "0005_notes",
   "0006_tenants",
+  "0007_listing",
 ];
 
 let database: TestDatabase;
@@ -59,11 +60,20 @@ it("a migration that fails leaves nothing behind", async () => {
   expect((await migrate(pool)).applied).toEqual(everyMigration);
 });
 
+it("an index that was made beside the traffic, before the migration, is taken for its own", async () => {
+  await migrate(pool);
+  await pool.query("DELETE FROM latchkey_migrations WHERE id = 7; DROP INDEX latchkey_records_created");
+  await pool.query(
+    "CREATE INDEX CONCURRENTLY latchkey_records_created ON latchkey_records (created_at, scope, key)",
+  );
+  expect(await migrate(pool)).toEqual({ applied: ["0007_listing"] });
+});
+
 it("a database that is newer than the code is refused", async () => {
   await migrate(pool);
-  await pool.query("INSERT INTO latchkey_migrations (id, name) VALUES (7, 'from_the_future')");
+  await pool.query("INSERT INTO latchkey_migrations (id, name) VALUES (8, 'from_the_future')");
   await expect(migrate(pool)).rejects.toThrow(ConfigError);
-  await expect(migrate(pool)).rejects.toThrow(/at version 7.*up to 6: upgrade/);
+  await expect(migrate(pool)).rejects.toThrow(/at version 8.*up to 7: upgrade/);
 });
 
 it("two schemas of one database are two stores", async () => {

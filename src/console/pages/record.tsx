@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useCallback, useMemo, useState } from "preact/hooks";
 import type { DuplicatesView, RecordDetailView } from "../../admin/views.ts";
+import type { RecordState } from "../../core/record.ts";
 import { useConsole } from "../context.ts";
 import { useLoaded } from "../loading.ts";
 import { Answer } from "../parts/answer.tsx";
@@ -108,9 +109,11 @@ function Facts({ record }: { readonly record: RecordDetailView }) {
       <Fact name="first reserved">
         <Time at={createdAt} />
       </Fact>
-      <Fact name={record.state === "completed" ? "replayed until" : "expires"}>
-        <Time at={expiresAt} />
-      </Fact>
+      {expiryWords[record.state] !== undefined && (
+        <Fact name={expiryWords[record.state] ?? ""}>
+          <Time at={expiresAt} />
+        </Fact>
+      )}
       {owner !== null && <Fact name="held by">{owner}</Fact>}
       {leaseUntil !== null && (
         <Fact name="lease ends">
@@ -140,6 +143,12 @@ function Fact({ name, children }: { readonly name: string; readonly children: Co
     </div>
   );
 }
+
+/** What is not settled does not go, whatever its time. */
+const expiryWords: Partial<Record<RecordState, string>> = {
+  completed: "replayed until",
+  failed_retryable: "kept until",
+};
 
 const crashWords = {
   reconcile: "its outcome is unknown",

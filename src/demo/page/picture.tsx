@@ -64,7 +64,7 @@ function Lanes(props: { readonly scene: Scene; readonly width: number; readonly 
           </text>
         </g>
       ))}
-      {scene.handlers.map((handler) => {
+      {wired(scene.handlers).map((handler) => {
         const request = barOf(scene.requests, handler.id);
         if (request === undefined) return null;
         const x = axis.x(handler.from);
@@ -79,7 +79,7 @@ function Lanes(props: { readonly scene: Scene; readonly width: number; readonly 
           />
         );
       })}
-      {scene.calls.map((call) => {
+      {wired(scene.calls).map((call) => {
         const x = axis.x(call.from);
         return (
           <line key={call.id} class="wire" x1={x} x2={x} y1={api.bottom - gapPx} y2={provider.y(call)} />
@@ -102,10 +102,18 @@ function Lanes(props: { readonly scene: Scene; readonly width: number; readonly 
       <Bars bars={scene.requests} lane={client} axis={axis} width={width} />
       <Bars bars={scene.handlers} lane={api} axis={axis} width={width} />
       <Bars bars={scene.calls} lane={provider} axis={axis} width={width} />
-      {scene.charges.map(({ at, call }) => {
+      {scene.charges.map(({ at, call }, index) => {
         const bar = barOf(scene.calls, call);
         if (bar === undefined) return null;
-        return <Coin key={call} x={axis.x(at)} y={provider.y(bar) + provider.barPx / 2} lane={provider} />;
+        return (
+          <Coin
+            key={call}
+            x={axis.x(at)}
+            y={provider.y(bar) + provider.barPx / 2}
+            lane={provider}
+            isFirst={index === 0}
+          />
+        );
       })}
       <LaneName name="Customer's app" lane={client} />
       <LaneName
@@ -122,6 +130,11 @@ interface Lane {
   readonly bottom: number;
   readonly barPx: number;
   y(bar: Bar): number;
+}
+
+/** Which bars are joined with what caused them: where there are many, nobody could follow the lines. */
+function wired(bars: readonly Bar[]): readonly Bar[] {
+  return bars.length > labelledMax ? [] : bars;
 }
 
 /** Thinner bars where there are many, so that fifty requests still fit. */
@@ -223,10 +236,16 @@ function placeOf(room: {
   return x - textPx > freeFrom ? "left" : "nowhere";
 }
 
-function Coin({ x, y, lane: { barPx } }: { readonly x: number; readonly y: number; readonly lane: Lane }) {
-  const r = Math.max(4, Math.min(10, barPx / 2));
+function Coin(props: {
+  readonly x: number;
+  readonly y: number;
+  readonly lane: Lane;
+  readonly isFirst: boolean;
+}) {
+  const { x, y, lane: at, isFirst } = props;
+  const r = Math.max(4, Math.min(10, at.barPx / 2));
   return (
-    <g class="coin">
+    <g class={isFirst ? "coin" : "coin again"}>
       <circle cx={x} cy={y} r={r} />
       {r < 6 ? null : (
         <text x={x} y={y + r * 0.42} text-anchor="middle">

@@ -96,8 +96,7 @@ function endOf(end: RequestEnd): Told {
     default:
       return end satisfies never;
   }
-  if (end.isReplay)
-    return ["App", `gets the stored answer (${end.status}, replayed): nothing ran again`, "replay"];
+  if (end.isReplay) return ["App", `gets the stored answer (${end.status}); nothing ran again`, "replay"];
   if (end.code === "in-flight")
     return ["App", "is told to wait (409): the first request is still at work", "wait"];
   if (end.code === "outcome-unknown") {

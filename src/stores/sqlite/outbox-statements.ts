@@ -137,7 +137,7 @@ export const readDead = `
 
 /** Parameter: the message. */
 const findDead = `
-  SELECT scope, message_key, attempts, partition_key
+  SELECT ${columns}
     FROM latchkey_outbox
    WHERE id = ? AND died_at IS NOT NULL`;
 

@@ -1,7 +1,8 @@
-import { type AuditEntry, auditReasons } from "../../core/audit.ts";
+import type { AuditEntry } from "../../core/audit.ts";
 import type { DeadMessage, Delivery, Message, NewMessage, Outbox, OutboxCounts } from "../../core/outbox.ts";
 import { messageOf } from "../message-row.ts";
 import { moment } from "../record-row.ts";
+import { requeued } from "../requeued.ts";
 import type { Row } from "./driver.ts";
 import type { OutboxStatements } from "./outbox-statements.ts";
 
@@ -87,16 +88,7 @@ export class SqliteOutbox implements Outbox {
         const message = statements.findDead.get(Number(id));
         if (message === undefined) continue;
         statements.revive.run(now, Number(id));
-        audit({
-          at: now,
-          scope: message.scope as string,
-          key: message.message_key as string,
-          fence: message.attempts as number,
-          from: "dead_letter",
-          to: "requeued",
-          by,
-          reason: auditReasons.requeued,
-        });
+        audit(requeued(messageOf(id, message), { by, at: now }));
         count += 1;
         // It is in front of what has come since. That one is found not to be the head when it is claimed.
         if (message.partition_key !== null) statements.promoteHead.run(message.partition_key as string);

@@ -1,5 +1,4 @@
 import { randomBytes } from "node:crypto";
-import { auditReasons } from "../../../core/audit.ts";
 import type {
   DeadMessage,
   Delivery,
@@ -8,6 +7,7 @@ import type {
   Outbox,
   OutboxCounts,
 } from "../../../core/outbox.ts";
+import { requeued } from "../../requeued.ts";
 import type { Parameter, Query } from "../database.ts";
 import { type DeadRow, laneOf, lanesPerClaim, type MessageRow, messageOf } from "../outbox.ts";
 import { durationMs } from "../rows.ts";
@@ -130,16 +130,9 @@ async function requeueSome(query: Query, ids: readonly string[], by: string): Pr
   );
   for (const { id, scope, key, attempts } of dead) {
     if (!revived.has(id)) continue;
-    await query(audit.write, [
-      scope ?? "",
-      key,
-      `.${newRevision()}`,
-      attempts,
-      "dead_letter",
-      "requeued",
-      by,
-      auditReasons.requeued,
-    ]);
+    // The statement writes down when it was, by the engine's clock.
+    const { fence, from, to, reason } = requeued({ scope: scope ?? "", key, attempts }, { by, at: 0 });
+    await query(audit.write, [scope ?? "", key, `.${newRevision()}`, fence, from, to, by, reason]);
   }
   return revived.size;
 }
