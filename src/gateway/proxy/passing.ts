@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Dispatcher } from "undici";
 import type { AnswerContext } from "../../http/answer.ts";
+import { textIfAscii } from "../../http/ascii.ts";
 import { writeNodeAnswer } from "../../http/node-response.ts";
 import { answerHead, trailersOf } from "./answer-head.ts";
 import type { Connector } from "./connector.ts";
@@ -89,7 +90,7 @@ export class Passing implements Dispatcher.DispatchHandler {
     const trailers = trailersOf(rawTrailers);
     if (trailers.length > 0) res.addTrailers(trailers);
     if (this.#isFlowing || this.#first === undefined) res.end();
-    else res.end(this.#first);
+    else res.end(textIfAscii(this.#first));
   }
 
   onError(error: Error): void {

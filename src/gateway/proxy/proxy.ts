@@ -166,6 +166,7 @@ class ReverseProxy {
   /** Takes no more, lets everything under way end in its own time, and then closes the connections to upstream. */
   async retire(): Promise<void> {
     await this.#pool.close();
+    await this.#tunnels.empty();
   }
 
   #dispatch(

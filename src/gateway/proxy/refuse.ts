@@ -123,15 +123,15 @@ function hostRefusal({ headers, httpVersion }: IncomingMessage): string | undefi
 
 /** Of these Node knows the first, and who knows which one upstream goes by: another caller's, perhaps. */
 function repeatedField({ rawHeaders }: IncomingMessage): string | undefined {
-  const seen = new Set<string>();
+  let seen = "";
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const spelling = rawHeaders[index] as string;
     const { length } = spelling;
     if (length !== 4 && length !== 12 && length !== 13) continue;
     const name = spelling.toLowerCase();
     if (!singleNames.has(name)) continue;
-    if (seen.has(name)) return `The request has two ${name} fields. Send one.`;
-    seen.add(name);
+    if (seen.includes(name)) return `The request has two ${name} fields. Send one.`;
+    seen += name;
   }
   return undefined;
 }
