@@ -71,7 +71,7 @@ describe("a protected request that was never sent", () => {
     await until("the second to be reserved", () => reservations(gateway) === 2);
     // Reserved, and given to the pool in the turn after that.
     await new Promise((resolve) => setTimeout(resolve, 20));
-    await gateway.proxy.close({ drainMs: 0 });
+    await gateway.close({ drainMs: 0 });
     expectProblem(await second, 503, "upstream-unreachable");
     expectProblem(await first, 502, "upstream-unanswered");
     const outcomes = gateway.events.flatMap((event) =>
@@ -154,7 +154,7 @@ describe("a protected request that was sent, and not answered", () => {
     const gateway = await Gateway.start({ upstream: upstream.address });
     const first = gateway.send();
     await until("it to be sent", () => upstream.requests() === 1);
-    await gateway.proxy.close({ drainMs: 20 });
+    await gateway.close({ drainMs: 20 });
     expectProblem(await first, 502, "upstream-unanswered");
     expect(await gateway.settled()).toBe("unknown");
   });

@@ -3,10 +3,10 @@ import { describe, expect, it } from "vitest";
 import { expectProblem } from "../../adapters/assertions.ts";
 import { speak } from "../../adapters/client.ts";
 import { until } from "../../adapters/harness.ts";
-import { closesAfterwards, Gateway } from "./gateway.ts";
+import { closesAfterwards, Gateway, type GatewayOptions } from "./gateway.ts";
 import { answerText, Misbehaving } from "./misbehaving.ts";
 
-async function start(options: ConstructorParameters<typeof Gateway>[1] = {}) {
+async function start(options: GatewayOptions = {}) {
   const upstream = closesAfterwards(await Misbehaving.start());
   upstream.onData = (socket) => socket.write(answerText("done"));
   return { upstream, gateway: await Gateway.start({ upstream: upstream.address }, options) };
@@ -238,7 +238,7 @@ describe("a path that may lead elsewhere is refused, protected or not:", () => {
 
 describe("the head of a request", () => {
   it("may be as large as it is said, and is 431 beyond", async () => {
-    const { upstream, gateway } = await start({ front: { headerBytesMax: 4000 } });
+    const { upstream, gateway } = await start({ listen: { maxHeaderBytes: 4000 } });
     const headers = (bytes: number) => ({ "x-large": "x".repeat(bytes) });
     expect((await gateway.send({ method: "GET", headers: headers(3000) })).status).toBe(201);
     const before = upstream.heard.join("");
@@ -249,14 +249,14 @@ describe("the head of a request", () => {
   });
 
   it("is passed on with every one of its fields, however many there are", async () => {
-    const { upstream, gateway } = await start({ front: { headerBytesMax: 65_536 } });
+    const { upstream, gateway } = await start({ listen: { maxHeaderBytes: 65_536 } });
     const fields = Array.from({ length: 2500 }, (_, index) => `x${index}: 1\r\n`).join("");
     await speak(gateway.port, `GET / HTTP/1.1\r\n${host}connection: close\r\n${fields}\r\n`);
     expect(upstream.heard.join("")).toContain("x2499: 1");
   });
 
   it("is waited for only so long", async () => {
-    const { upstream, gateway } = await start({ front: { headersTimeoutMs: 100 } });
+    const { upstream, gateway } = await start({ listen: { headersTimeoutMs: 100 } });
     expect(await speak(gateway.port, "GET / HTTP/1.1\r\nhost: loc")).toMatch(/^HTTP\/1\.1 408 /);
     expect(upstream.heard.join("")).toBe("");
   });
