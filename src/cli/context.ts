@@ -1,4 +1,6 @@
 import { userInfo } from "node:os";
+import type { Logger } from "../engine/logging.ts";
+import { jsonLogger } from "../gateway/log.ts";
 import { Screen } from "./screen.ts";
 import { Secrets } from "./secrets.ts";
 
@@ -35,6 +37,11 @@ export class Context {
   /** Says something to whoever is watching, beside what was asked for. */
   note(text: string): Promise<void> {
     return this.stderr.write(`${this.secrets.hidden(text)}\n`);
+  }
+
+  /** For servers: one line of JSON for each, on stderr. */
+  get logger(): Logger {
+    return jsonLogger((line) => process.stderr.write(this.secrets.hidden(line)));
   }
 
   /** Once a command has asked this, the first signal only tells it to end, and the second ends the process. */

@@ -216,8 +216,7 @@ export class Gateway {
     const closed = isListening ? ended(server) : Promise.resolve();
     // A worker's round may be a request to this very server, so it ends before that does.
     await within(left(), this.#workers?.stop());
-    // Executions first, also those whose client has gone: nobody else knows that they need upstream's connections.
-    await this.#latchkey?.engine.drain(left());
+    // Waits for executions whose client has gone as well, and ends websockets.
     const proxies = [...(this.#current === undefined ? [] : [this.#current.proxy]), ...this.#retiring];
     await Promise.all(proxies.map((proxy) => proxy.close({ drainMs: left() })));
     // The streams of the admin API would not end by themselves.

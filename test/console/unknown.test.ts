@@ -96,7 +96,7 @@ it("the call happened: the operation goes on after it, with its result, and does
 it("what somebody else has settled meanwhile is said, and stays as it is", async () => {
   const bench = await withUnknown("lost-4");
   const { page, latchkey } = bench;
-  bench.expectRefusals(409);
+  bench.expectRefusalOf("record/resolve");
   await page.getByRole("button", { name: "It was not executed…" }).click();
   const of = { tenant: "acme", key: "lost-4" };
   await latchkey.resolve({ of, by: "bob", verdict: { kind: "completed", response: { status: 200 } } });

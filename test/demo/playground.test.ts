@@ -142,6 +142,12 @@ describe("the playground, in a browser", () => {
     const { on, off } = await bothWays("provider-down");
     expect(on).toMatchObject({ requests: 3, charges: 1 });
     expect(on.entries.filter(({ kind }) => kind === "handler-begun")).toHaveLength(3);
+    const ends = on.entries.filter((entry) => entry.kind === "latchkey" && entry.type === "settled");
+    expect(ends.map((entry) => "outcome" in entry && entry.outcome)).toEqual([
+      "failed_retryable",
+      "failed_retryable",
+      "completed",
+    ]);
     expect(off).toMatchObject({ requests: 3, charges: 1 });
   });
 

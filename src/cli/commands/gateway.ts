@@ -1,7 +1,7 @@
 import type { GatewayCheck, GatewayFlags } from "../../gateway/gateway.ts";
 import { command, type Input, jsonOption, noArguments } from "../command.ts";
 import type { Context } from "../context.ts";
-import { usage } from "../failure.ts";
+import { failureOf, usage } from "../failure.ts";
 import { flag, text, wholeNumber } from "../option.ts";
 
 const gatewayOptions = {
@@ -65,16 +65,14 @@ export const gateway = command({
     if (options.check) return tell(context, await checkGateway(flags, context.env), problemLine);
     const settings = await readSettings(flags, context.env);
     const stopped = context.untilStopped();
-    const running = await startGateway(settings);
+    const { logger } = context;
+    const running = await startGateway(settings, { logger });
     const reload = async () => {
       try {
         await running.reload(await readSettings(flags, context.env));
-        await context.note(JSON.stringify({ level: "info", message: "the configuration was taken over" }));
+        logger.info({}, "the configuration was taken over");
       } catch (error) {
-        const reason = error instanceof Error ? error.message : String(error);
-        await context.note(
-          JSON.stringify({ level: "error", message: "the configuration was not taken over", reason }),
-        );
+        logger.error({ reason: failureOf(error).message }, "the configuration was not taken over");
       }
     };
     const onHangup = () => void reload();
