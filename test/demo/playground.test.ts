@@ -8,7 +8,8 @@ import { startBrowser } from "../support/browser.ts";
 import { type WatchedPage, watchedPage } from "../support/watched-page.ts";
 import { playgroundView } from "./playground-view.ts";
 
-describe("the playground, in a browser", () => {
+// A machine that is busy with something else takes its time to start processes.
+describe("the playground, in a browser", { timeout: 60_000 }, () => {
   let demo: RunningDemo;
   let browser: Browser;
   let watched: WatchedPage;
@@ -44,7 +45,7 @@ describe("the playground, in a browser", () => {
   async function settled(state: "on" | "off") {
     await page.locator(".verdict", { hasText: `Latchkey ${state}` }).waitFor();
     const again = compare(state === "on" ? "off" : "on");
-    await expect.poll(() => again.isEnabled(), { timeout: 30_000, interval: 50 }).toBe(true);
+    await expect.poll(() => again.isEnabled(), { timeout: 50_000, interval: 50 }).toBe(true);
     const { payments, ...rest } = await playgroundView(demo.url);
     const payment = payments.at(-1);
     if (payment === undefined) throw new Error("there is no payment");
