@@ -159,6 +159,11 @@ export class Exchange {
     await this.#execution.abandon(reason);
   }
 
+  /** Throws if the right to execute may be somebody else's by now: for whoever is about to begin, at the last moment. */
+  assertHeld(): void {
+    this.#execution.assertHeld();
+  }
+
   /**
    * Whoever was to execute the request gave no answer. It is released if it is certain that nothing began, and else
    * suspended, for reconciliation to find out; the answer is `problem`, unless somebody else has the last word.
