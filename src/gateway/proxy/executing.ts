@@ -27,7 +27,12 @@ export class Executing implements Dispatcher.DispatchHandler {
    * then on something may have been, whatever becomes of the connection.
    */
   onConnect(abort: (error?: Error) => void): void {
-    if (this.#isSent) abort(new Error("it was to be sent a second time"));
+    if (this.#isSent) {
+      abort(new Error("it was to be sent a second time"));
+      return;
+    }
+    // It may have waited for a connection for so long that its time is up, and somebody else has executed it since.
+    this.#exchange.assertHeld();
     this.#isSent = true;
   }
 
