@@ -154,14 +154,14 @@ export class Exchange {
       : this.#finishFor(settled);
   }
 
+  /** Throws once somebody else may execute the request: what has not been begun by then must not be. */
+  assertHeld(): void {
+    this.#execution.assertHeld();
+  }
+
   /** The handler is not going to run. */
   async abandon(reason: string): Promise<void> {
     await this.#execution.abandon(reason);
-  }
-
-  /** Throws if the right to execute may be somebody else's by now: for whoever is about to begin, at the last moment. */
-  assertHeld(): void {
-    this.#execution.assertHeld();
   }
 
   /**

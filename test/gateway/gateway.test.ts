@@ -88,13 +88,12 @@ workers: { completer: { intervalMs: 20 } }
   it("believes nobody else who claims to be its worker", async () => {
     const upstream = await countingService();
     const { url } = await gateway(settingsOf(upstream.url, "tenant: header:X-Account\n"));
-    const headers = {
-      "latchkey-dispatch": "0".repeat(64),
-      "latchkey-dispatch-tenant": "acme",
-      "latchkey-claim": "true",
-    };
+    const headers = { "latchkey-dispatch": "0".repeat(64), "latchkey-dispatch-tenant": "acme" };
+    const claim = { ...headers, "latchkey-claim": "true" };
 
-    expect((await send(url, { json: {}, headers })).status).toBe(401);
+    expect((await send(url, { json: {}, headers: claim })).status).toBe(401);
+    expect((await send(url, { method: "PUT", key: null, headers: claim })).status).toBe(400);
+    expect(upstream.got).toHaveLength(0);
     await send(url, { method: "PUT", key: null, headers });
     const names = Object.keys(upstream.got[0]?.headers ?? {});
     expect(names.filter((name) => name.startsWith("latchkey"))).toEqual([]);

@@ -59,6 +59,37 @@ routes:
     expect((await send(url, { key: "d", json: "far too long" })).status).toBe(201);
   });
 
+  it("does not pass on, attempt after attempt, what a route has accepted that is not protected any more", async () => {
+    let isReady = false;
+    const upstream = await service((_, res) => json(res, isReady ? 201 : 503, {}));
+    const settings = (protect: string) =>
+      settingsOf(
+        upstream.url,
+        `statusPath: /idempotency
+routes: [{ path: /charges, methods: [POST], protect: ${protect} }]
+workers: { completer: { intervalMs: 10, backoff: { baseMs: 10, capMs: 10 } } }
+`,
+      );
+    const { gateway: running, url } = await gateway(settings("{ onInFlight: accept }"));
+    let refused = 0;
+    running.latchkey.subscribe(({ type }) => {
+      if (type === "worker_error") refused += 1;
+    });
+    expect((await send(url, { json: {} })).status).toBe(202);
+    await running.reload(settings("false"));
+    const before = upstream.got.length;
+    isReady = true;
+    await expect.poll(() => refused, { timeout: 5_000 }).toBeGreaterThan(2);
+    expect(upstream.got).toHaveLength(before);
+
+    await running.reload(settings("{ onInFlight: accept }"));
+    await expect.poll(() => upstream.got.length, { timeout: 5_000 }).toBe(before + 1);
+    await expect
+      .poll(async () => (await send(url, { json: {} })).headers["idempotency-replayed"], { timeout: 5_000 })
+      .toBe("true");
+    expect(upstream.got).toHaveLength(before + 1);
+  });
+
   it("lets requests that are under way end by the old one", async () => {
     const old = await waitingService("old");
     const next = await waitingService("next");

@@ -31,7 +31,7 @@ export class Executing implements Dispatcher.DispatchHandler {
       abort(new Error("it was to be sent a second time"));
       return;
     }
-    // It may have waited long for its connection, or the whole process may have slept.
+    // It may have waited for a connection for so long that its time is up, and somebody else has executed it since.
     this.#exchange.assertHeld();
     this.#isSent = true;
   }

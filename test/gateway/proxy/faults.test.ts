@@ -55,6 +55,24 @@ describe("a protected request that was never sent", () => {
     expect(back.requests()).toBe(1);
   });
 
+  it("is not sent any more when its time was up before it got a connection", async () => {
+    const upstream = await misbehaving();
+    const gateway = await Gateway.start(
+      { upstream: upstream.address, connections: 1 },
+      { policy: { executionTimeoutMs: 100 } },
+    );
+    const before = gateway.send({ method: "GET", path: "/slow", key: null });
+    await until("the only connection to be taken", () => upstream.requests("GET") === 1);
+    expectProblem(await gateway.send(), 504, "execution-timeout", "same-key");
+    behave(upstream);
+    upstream.sockets[0]?.write(answerText("slow"));
+    expect((await before).text).toBe("slow");
+    // Whoever comes next has come after it.
+    expect((await gateway.send({ method: "GET", path: "/next", key: null })).status).toBe(201);
+    expect(upstream.requests()).toBe(0);
+    expectProblem(await gateway.send(), 409, "outcome-unknown", "same-key");
+  });
+
   it("is released when the name of the service is not known", async () => {
     await expectReleased(await Gateway.start({ upstream: "http://no-such-service.invalid" }));
   });
