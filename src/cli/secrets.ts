@@ -45,7 +45,4 @@ export function shownUrl(url: string): string {
 const host = String.raw`(?:[\w.%-]*|\[[\da-f:.]+\])(?::\d+)?`;
 
 /** `//user:password@host:1,host:2/database?options`, of which the hosts and the database may be shown. */
-const wellFormed = new RegExp(
-  String.raw`^//(?:[^/?#]*@)?(${host}(?:,${host})*(?:/[^?#@]*)?)(?:[?#][^@]*)?$`,
-  "is",
-);
+const wellFormed = new RegExp(`^//(?:[^/?#]*@)?(${host}(?:,${host})*(?:/[^?#@]*)?)(?:[?#][^@]*)?$`, "is");
