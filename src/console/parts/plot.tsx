@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { ActivitySeries, ActivityView } from "../../admin/views.ts";
-import { colourOf, onColoursChanged } from "../theme.ts";
+import { colourOf, onColoursChanged } from "../colours.ts";
 import { absolute, seriesWords } from "../words.ts";
 import { coarser, perSecond, stacked, total } from "./plot-data.ts";
 
