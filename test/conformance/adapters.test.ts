@@ -1,11 +1,19 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
-import { describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Report, type VerifyOptions, verify } from "../../src/conformance/conformance.ts";
 import type { ProfileName } from "../../src/conformance/profiles.ts";
 import { type Framework, json } from "../adapters/application.ts";
 import { frameworks } from "../adapters/frameworks/all.ts";
 import { type SiteOptions, Trial } from "../adapters/harness.ts";
+import { gatewayFramework } from "../gateway/proxy/gateway-framework.ts";
+import { type PythonUpstream, startPythonUpstream } from "../gateway/python-upstream.ts";
+
+let upstream: PythonUpstream;
+beforeAll(async () => {
+  upstream = await startPythonUpstream();
+});
+afterAll(() => upstream.stop());
 
 /** A payments API behind Latchkey with a ledger of its own, judged from outside. */
 async function judge(
@@ -49,13 +57,17 @@ const notPassed = ({ checks }: Report) =>
     .filter(({ outcome }) => outcome !== "pass")
     .map(({ id, outcome, reason }) => ({ id, outcome, reason }));
 
-describe("our own adapters pass every check", () => {
-  it.each(frameworks.map((framework) => [framework.name, framework] as const))("%s", async (_, framework) => {
+describe.concurrent("our own adapters and the gateway pass every check", () => {
+  it.each(
+    [...frameworks, gatewayFramework(() => upstream)].map(
+      (framework) => [framework.name, framework] as const,
+    ),
+  )("%s", async (_, framework) => {
     expect(notPassed(await judge(framework))).toEqual([]);
   });
 });
 
-describe("so do the policies that answer otherwise", () => {
+describe.concurrent("so do the policies that answer otherwise", () => {
   const [framework = expect.unreachable()] = frameworks;
   it.each([
     ["the profile stripe", { profile: "stripe" }],

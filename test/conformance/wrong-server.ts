@@ -169,6 +169,10 @@ function problem(res: ServerResponse, status: number, code: string, flaw: Flaw |
   const told = flaw === "has problems that lie" ? 200 : status;
   give(res, {
     status,
-    body: JSON.stringify({ type: `https://wrong.example/${code}`, title: code, status: told }),
+    body: JSON.stringify({
+      type: `https://wrong.example/${code}`,
+      title: `Idempotency-Key: ${code}`,
+      status: told,
+    }),
   });
 }

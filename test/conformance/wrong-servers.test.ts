@@ -68,5 +68,6 @@ describe("a server that is wrong in one way fails exactly what is meant for it",
       JSON.stringify(failed.map(({ reason }) => reason)),
     ).toEqual(expected);
     expect(report.passed).toBe(expected.length === 0);
+    expect(ended(report, "warn")).toEqual(flaw === "loses the type of replays" ? ["replay.headers"] : []);
   });
 });
