@@ -44,15 +44,54 @@ export function strictServer(options: StrictServerOptions, handlers: ServerHandl
       // How late a timeout may be noticed.
       connectionsCheckingInterval: Math.max(50, Math.min(headersTimeout / 2, 5000)),
     },
-    (req, res) => handlers.answer(req, res),
+    (req, res) => inTurn(req, res, handlers),
   );
   // By default fields beyond some number are left out, and with them perhaps a second key or a second host.
   server.maxHeadersCount = 0;
   server.on("clientError", answerUnreadable);
-  server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) =>
-    handlers.upgrade(req, socket, head),
-  );
+  server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) => {
+    // Node lets go of it here, and without a listener a client that resets its connection would end the process.
+    socket.off("error", destroy).on("error", destroy);
+    // A connection that still has something to answer cannot speak another protocol, and Node hands it over all the same.
+    if (answering(socket) === undefined) handlers.upgrade(req, socket, head);
+    else socket.destroy();
+  });
   return server;
+}
+
+/**
+ * Requests that came in one go are answered one after another, as RFC 9112 has it for those that change something. One
+ * whose turn has not come has no connection yet: it would never hear that its client has gone.
+ */
+function inTurn(req: IncomingMessage, res: ServerResponse, handlers: ServerHandlers): void {
+  if (res.socket !== null) {
+    handlers.answer(req, res);
+    return;
+  }
+  const { socket } = req;
+  const waiting = (waitingOn.get(socket) ?? 0) + 1;
+  waitingOn.set(socket, waiting);
+  if (waiting > waitingMax) {
+    socket.destroy();
+    return;
+  }
+  res.once("socket", () => {
+    waitingOn.set(socket, (waitingOn.get(socket) ?? 1) - 1);
+    handlers.answer(req, res);
+  });
+}
+
+/** How many requests wait for their turn, by connection. */
+const waitingOn = new WeakMap<object, number>();
+const waitingMax = 100; // Load generators send ten at once; each is some kilobytes of memory.
+
+function destroy(this: Duplex): void {
+  this.destroy();
+}
+
+/** What is being answered over a connection. */
+function answering(socket: Duplex): ServerResponse | undefined {
+  return (socket as { _httpMessage?: ServerResponse | null })._httpMessage ?? undefined;
 }
 
 /** Takes no more connections, and ends each of them as soon as nothing is under way on it. Resolves with the last. */
@@ -84,11 +123,11 @@ const statuses: Readonly<Record<string, readonly [status: number, detail: string
 
 const unreadable = [400, "The request is not valid HTTP/1.1, and was not passed on."] as const;
 
-/** What the parser refused was seen by nobody else. Its client is told why, unless an answer is under way to it. */
+/** What the parser refused was seen by nobody else. Its client is told why, unless it would take that for another answer. */
 function answerUnreadable(error: Error & { code?: string }, socket: Duplex): void {
-  const isAnswering = (socket as { _httpMessage?: { headersSent: boolean } | null })._httpMessage
-    ?.headersSent;
-  if (error.code === "ECONNRESET" || !socket.writable || isAnswering) {
+  const current = answering(socket);
+  const isAnotherAnswer = current !== undefined && (current.headersSent || current.req.complete);
+  if (error.code === "ECONNRESET" || !socket.writable || isAnotherAnswer) {
     socket.destroy();
     return;
   }

@@ -308,12 +308,12 @@ describe("what is said about the way", () => {
   const wire =
     "GET /a HTTP/1.1\r\nhost: Example.org:81\r\nprivate: 1\r\nte: trailers\r\nproxy-authorization: secret\r\n" +
     "x-forwarded-for: 10.0.0.1\r\nx-forwarded-proto: https\r\nx-forwarded-port: 9\r\nforwarded: for=10.0.0.1\r\n" +
-    "x-real-ip: 10.0.0.1\r\nvia: 1.0 other\r\nlatchkey-claim: 1\r\nX-Kept: 1\r\ncookie: a=b\r\n\r\n";
+    "x-real-ip: 10.0.0.1\r\nvia: 1.0 other\r\nlatchkey-dispatch: 1\r\nX-Kept: 1\r\ncookie: a=b\r\n\r\n";
 
   it("is not passed on where it is about one connection", async () => {
     const { sent, answer } = await heardBy(wire);
     expect(sent).toMatch(/^GET \/base\/a HTTP\/1.1\r\nhost: Example.org:81\r\nconnection: keep-alive\r\n/);
-    for (const name of ["private", "te", "proxy-authorization", "latchkey-claim"]) {
+    for (const name of ["private", "te", "proxy-authorization", "latchkey-dispatch"]) {
       expect(sent).not.toMatch(new RegExp(`^${name}:`, "im"));
     }
     for (const name of ["x-hop", "proxy-authenticate"])
