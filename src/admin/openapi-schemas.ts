@@ -9,6 +9,13 @@ const text: JsonSchema = { type: "string" };
 const whole: JsonSchema = { type: "integer" };
 const time: JsonSchema = { type: "integer", description: "Milliseconds since 1970, on the store's clock." };
 const yesOrNo: JsonSchema = { type: "boolean" };
+/** Something that is looked for, without control characters. */
+export const nameOf = (charactersMax: number): JsonSchema => ({
+  type: "string",
+  minLength: 1,
+  maxLength: charactersMax,
+  pattern: "^\\P{Cc}*$",
+});
 const oneOf = (...values: readonly string[]): JsonSchema => ({ type: "string", enum: values });
 const orNull = ({ type, ...rest }: JsonSchema): JsonSchema => ({ ...rest, type: [type, "null"] });
 const list = (items: JsonSchema): JsonSchema => ({ type: "array", items });
@@ -43,8 +50,8 @@ const record = {
 };
 
 const id = {
-  scope: { type: "string", minLength: 1, maxLength: 512 },
-  key: { type: "string", minLength: 1, maxLength: 255 },
+  scope: nameOf(512),
+  key: nameOf(255),
   attempt: {
     type: "integer",
     minimum: 1,
@@ -53,7 +60,7 @@ const id = {
   },
 };
 const reason: JsonSchema = { type: "string", minLength: 1, maxLength: 1000 };
-const short: JsonSchema = { type: "string", minLength: 1, maxLength: 1000 };
+const short = nameOf(1000);
 
 export const schemas = {
   Record: object(record),
@@ -223,7 +230,7 @@ export const schemas = {
   RequeueBody: object({
     ids: {
       type: "array",
-      items: { type: "string", minLength: 1, maxLength: 300 },
+      items: nameOf(300),
       minItems: 1,
       maxItems: 1000,
     },
