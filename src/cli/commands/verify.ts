@@ -45,6 +45,7 @@ const options = {
     text({ placeholder: "NAME", description: "Where the API expects its key." }),
     "Idempotency-Key",
   ),
+  "quote-keys": flag("Sends keys in double quotes, to an API that takes them in no other way."),
   profile: withDefault(
     choice(["ietf", "stripe", "acp"], { placeholder: "PROFILE", description: "By whose rules." }),
     "ietf",
@@ -150,6 +151,7 @@ async function verifyOptions(url: string, given: Input<typeof options>["options"
     ...(otherUrl === undefined ? {} : { otherUrl }),
     ...(effects === undefined ? {} : { effects }),
     keyHeader: given["key-header"],
+    quoteKeys: given["quote-keys"],
     profile: given.profile,
     concurrency: given.concurrency,
     timeoutMs: given.timeout,
