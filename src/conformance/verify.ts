@@ -26,7 +26,7 @@ export class CannotVerifyError extends Error {
 
 /**
  * Finds out from outside whether an API keeps the contract of idempotency keys, whatever it is written in. It sends some
- * sixty requests that change something: use a test environment.
+ * seventy requests, and about twenty of them do what the endpoint does: use a test environment.
  *
  * @example
  * const report = await verify({
