@@ -32,6 +32,8 @@ export interface VerifyOptions {
   readonly otherHeaders?: Readonly<Record<string, string>>;
   /** Default `Idempotency-Key`. */
   readonly keyHeader?: string;
+  /** Sends keys as RFC 9651 strings, in double quotes, to an API that takes them in no other way. Default false. */
+  readonly quoteKeys?: boolean;
   /** Default `ietf`. */
   readonly profile?: ProfileName;
   /** How many requests are sent at once. Default 20. */
@@ -63,6 +65,7 @@ export interface Settings {
   readonly otherUrl: URL | undefined;
   readonly otherHeaders: Readonly<Record<string, string>> | undefined;
   readonly keyHeader: string;
+  readonly quotesKeys: boolean;
   readonly profile: Profile;
   readonly concurrency: number;
   readonly timeoutMs: number;
@@ -100,6 +103,7 @@ export function settingsOf(options: VerifyOptions): Settings {
     otherUrl: options.otherUrl === undefined ? undefined : splitUrl(options.otherUrl, "otherUrl").url,
     otherHeaders: options.otherHeaders === undefined ? undefined : lowered(options.otherHeaders),
     keyHeader,
+    quotesKeys: options.quoteKeys ?? false,
     profile: profiles[profile],
     concurrency: wholeNumber("concurrency", options.concurrency ?? 20, 2, 1000),
     timeoutMs: wholeNumber("timeoutMs", options.timeoutMs ?? 10_000, 1, 600_000),

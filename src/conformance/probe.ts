@@ -17,6 +17,8 @@ export interface Operation {
 export interface Acquaintance {
   readonly status: number;
   readonly tookMs: number;
+  /** How long after an answer its effect was in the ledger; 0 without one. */
+  readonly ledgerLagMs: number;
   /** Whether two executions answer differently, so that the bytes of an answer tell which one it belongs to. */
   readonly tellsApart: boolean;
   /** Whether the mark of a replay means something: an API that marks first answers, too, says nothing with it. */
@@ -26,7 +28,7 @@ export interface Acquaintance {
 }
 
 export interface SendOptions {
-  /** In place of the operation's own: several fields, or none. */
+  /** In place of the operation's own, and written as they are: several fields, or none. */
   readonly keys?: readonly string[];
   readonly url?: URL;
   readonly headers?: Readonly<Record<string, string>>;
@@ -38,6 +40,7 @@ export interface SendOptions {
 
 const exchangesKept = 12; // A storm of requests would bury what there is to see.
 const pollMs = 50;
+const pollMsMax = 1000; // It waits longer each time, so as not to be a storm of its own.
 const settleMs = 25; // For ledgers that are written just after the answer.
 
 /** One check's view of the API: it sends, and keeps what it has seen as evidence. */
@@ -86,12 +89,12 @@ export class Probe {
   /** Sends the same until it is not put off any more; the last answer if that never ends. */
   async sendUntilSettled(operation: Operation): Promise<Answer> {
     const giveUpAt = performance.now() + this.settings.timeoutMs;
-    for (;;) {
+    for (let waitMs = pollMs; ; waitMs = Math.min(2 * waitMs, pollMsMax)) {
       const answer = await this.send(operation);
       const isPutOff =
         waitStatuses.includes(answer.status) || (answer.status === 202 && this.known.status !== 202);
       if (!isPutOff || performance.now() > giveUpAt) return answer;
-      await delay(pollMs);
+      await delay(waitMs);
     }
   }
 
@@ -107,12 +110,15 @@ export class Probe {
   /** Counted after a while, in which a second execution that is still under way can end. */
   async effectsInTheEnd(key: string): Promise<number | undefined> {
     if (this.settings.effects === undefined) return undefined;
-    await delay(Math.min(this.settings.timeoutMs, settleMs + 2 * this.known.tookMs));
+    await delay(
+      Math.min(this.settings.timeoutMs, settleMs + 2 * (this.known.tookMs + this.known.ledgerLagMs)),
+    );
     return this.effects(key);
   }
 
-  #request({ key, body }: Operation, { keys = [key], url, headers = {} }: SendOptions) {
+  #request({ key, body }: Operation, { url, headers = {}, ...options }: SendOptions) {
     const { settings } = this;
+    const { keys = [settings.quotesKeys ? `"${key}"` : key] } = options;
     const fields: Fields = [
       ...Object.entries({ ...settings.headers, ...headers }),
       ...keys.map((one): [string, string] => [settings.keyHeader, one]),

@@ -1,6 +1,6 @@
 import { type Agent, type ClientRequest, type IncomingMessage, request as overHttp } from "node:http";
 import { request as overTls } from "node:https";
-import { connect as connectTcp, type Socket } from "node:net";
+import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 
 /** Names and values in the order in which they are sent; a name may come twice, which `fetch` cannot say. */
@@ -80,7 +80,7 @@ export function send(sending: Sending): Promise<Answer> {
       );
     });
     cut?.addEventListener("abort", () => giveUp("the connection was cut on purpose"), { once: true });
-    if (lastByteAfter === undefined || bytes.length === 0) {
+    if (lastByteAfter === undefined || bytes.length < 2) {
       request.end(bytes, onSent);
       return;
     }
@@ -123,7 +123,9 @@ export function sendRaw(
     "connection: close",
   ];
   return new Promise((resolve, reject) => {
-    const socket: Socket = isTls ? connectTls({ host, port, servername: host }) : connectTcp({ host, port });
+    const socket: Socket = isTls
+      ? connectTls({ host, port, ...(isIP(host) === 0 ? { servername: host } : {}) })
+      : connectTcp({ host, port });
     const chunks: Buffer[] = [];
     const end = () => {
       clearTimeout(timer);

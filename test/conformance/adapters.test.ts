@@ -27,7 +27,7 @@ async function judge(
     const { amount } = Object((await visit.body()) ?? {}) as { amount?: unknown };
     if (!Number.isInteger(amount)) return json(400, { error: "amount must be a whole number" });
     await delay(15);
-    ledger.push(visit.header("idempotency-key") ?? "");
+    ledger.push(visit.header("idempotency-key")?.replaceAll('"', "") ?? "");
     return json(201, { id: randomUUID(), amount }, [["location", `/charges/${ledger.length}`]]);
   };
   try {
@@ -77,6 +77,12 @@ describe.concurrent("so do the policies that answer otherwise", () => {
     ["UUIDs alone", { keyFormat: "uuid" }],
   ] as const)("%s", async (_, latchkey) => {
     expect(notPassed(await judge(framework, latchkey))).toEqual([]);
+  });
+
+  it("keys in double quotes alone", async () => {
+    const report = await judge(framework, { keyFormat: "structured" }, { quoteKeys: true });
+    expect(notPassed(report)).toEqual([]);
+    await expect(judge(framework, { keyFormat: "structured" })).rejects.toThrow(/answered with 400/);
   });
 
   it("keys that are not required are a failure by the draft, and none by Stripe's rules", async () => {

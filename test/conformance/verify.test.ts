@@ -54,6 +54,25 @@ describe("what cannot be seen is not called good", () => {
     }
   });
 
+  it("an API that gives back what it got has told nothing apart, though every request differs", async () => {
+    const server = await listening(
+      createServer((req, res) => {
+        if (req.headers["idempotency-key"] === undefined) res.statusCode = 400;
+        req.pipe(res);
+      }),
+    );
+    const report = await verify({
+      url: `http://127.0.0.1:${portOf(server)}/`,
+      body: (n) => ({ n }),
+      pauseMs: 0,
+      concurrency: 3,
+    }).finally(() => server.close());
+    expect(outcomeOf(report, "replay.same-answer")).toMatchObject({
+      outcome: "warn",
+      reason: expect.stringMatching(/every execution here answers alike/),
+    });
+  });
+
   it("with a ledger, the same API fails", async () => {
     const executed: string[] = [];
     const server = await listening(
@@ -127,7 +146,9 @@ describe("nothing is judged where nothing can be", () => {
     ["says nonsense", () => Number.NaN, /must answer with how many effects/],
   ])("a ledger that %s", async (_, effects, said) => {
     const server = await WrongServer.start();
-    const judged = verify({ url: server.url, body: { amount: 1 }, effects }).finally(() => server.close());
+    const judged = verify({ url: server.url, body: { amount: 1 }, effects, timeoutMs: 300 }).finally(() =>
+      server.close(),
+    );
     await expect(judged).rejects.toThrow(said);
   });
 });

@@ -45,6 +45,7 @@ const options = {
     text({ placeholder: "NAME", description: "Where the API expects its key." }),
     "Idempotency-Key",
   ),
+  "quote-keys": flag("Sends keys in double quotes, to an API that takes them in no other way."),
   profile: withDefault(
     choice(["ietf", "stripe", "acp"], { placeholder: "PROFILE", description: "By whose rules." }),
     "ietf",
@@ -79,7 +80,7 @@ export const verify = command({
   name: "verify",
   summary: "tells from outside whether an API keeps the contract, whatever it is written in",
   description:
-    "Sends some eighty requests, about thirty of which do what the endpoint does: use a test environment. Exit code 5 if a check failed; " +
+    "Sends some seventy requests, about twenty of which do what the endpoint does: use a test environment. Exit code 5 if a check failed; " +
     "warnings are allowed. Without --effects nobody can see a second execution that answers like the first, and the report says where that " +
     "matters. docs/conformance.md has every check.",
   arguments: { synopsis: "URL", min: 1, max: 1 },
@@ -150,6 +151,7 @@ async function verifyOptions(url: string, given: Input<typeof options>["options"
     ...(otherUrl === undefined ? {} : { otherUrl }),
     ...(effects === undefined ? {} : { effects }),
     keyHeader: given["key-header"],
+    quoteKeys: given["quote-keys"],
     profile: given.profile,
     concurrency: given.concurrency,
     timeoutMs: given.timeout,

@@ -23,6 +23,8 @@ export const concurrency: readonly Check[] = [
   },
 ];
 
+const releaseMs = 2000; // Far more than it takes to connect.
+
 /** All of them are complete at one moment: each has been sent but for its last byte, and then the last bytes follow. */
 async function storm(probe: Probe, operation: ReturnType<Probe["operation"]>): Promise<readonly Answer[]> {
   let release = () => {};
@@ -36,9 +38,11 @@ async function storm(probe: Probe, operation: ReturnType<Probe["operation"]>): P
     if (sent === concurrency) release();
   };
   const sending = Array.from({ length: concurrency }, () => probe.send(operation, { lastByteAfter, onSent }));
-  // One that fails before it is sent must not keep the others waiting.
+  // One that cannot be sent, because the server takes no more connections, must not keep the others waiting.
+  const timer = setTimeout(release, releaseMs);
   const ends = sending.map((one) => one.catch(release));
   await Promise.all(ends);
+  clearTimeout(timer);
   return Promise.all(sending);
 }
 

@@ -59,10 +59,10 @@ export const keyFormat: readonly Check[] = [
     title: "a key in double quotes, as a structured field, is refused, or works as a key",
     async run(probe) {
       const operation = probe.operation();
-      const quoted = { ...operation, key: `"${operation.key}"` };
-      const finding = await judged(probe, quoted, (one) => probe.send(one));
+      const quoted = [`"${operation.key}"`];
+      const finding = await judged(probe, operation, (one) => probe.send(one, { keys: quoted }));
       if (finding.outcome !== "pass" || !probe.known.replays) return finding;
-      const bare = await probe.send(operation);
+      const bare = await probe.send(operation, { keys: [operation.key] });
       if (bare.status >= 500) return fail(`the same key without quotes was answered with ${bare.status}`);
       if (isRefusal(bare))
         return pass(`${finding.reason}; the same key without quotes is refused with ${bare.status}`);

@@ -52,7 +52,7 @@ export const replay: readonly Check[] = [
     id: "replay.after-pause",
     title: "a retry after a pause gets the same answer",
     needs: replayId,
-    run: (probe) => repeated(probe, {}, () => delay(probe.settings.pauseMs)),
+    run: (probe) => repeated(probe, { onNewConnection: true }, () => delay(probe.settings.pauseMs)),
   },
   {
     id: "replay.other-connection",
