@@ -87,7 +87,9 @@ export class Entrance {
       this.#callers.set(req, caller);
       return then();
     }
-    return caller.then(
+    // A reload meanwhile must not take away what it is going to be sent by.
+    const held = current.proxy.hold();
+    const handled = caller.then(
       (tenant) => {
         this.#callers.set(req, tenant);
         return then();
@@ -98,6 +100,7 @@ export class Entrance {
         return this.#refuse(req, res, callerUnavailable(this.#host.context));
       },
     );
+    return handled.finally(() => held.release());
   }
 
   /** For a server's requests to speak something else. */

@@ -181,6 +181,8 @@ export class Gateway {
       );
     }
     const next = await Generation.of(config, { latchkey: this.latchkey, hooks: this.#hooks, before });
+    // Its end would not know of it.
+    if (this.#closing !== undefined) throw new ConfigError("the gateway is not running");
     this.#warn(warnings);
     this.#current = next;
     this.#config = config;

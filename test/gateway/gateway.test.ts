@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { startGateway } from "../../src/gateway/gateway.ts";
 import { jsonLogger } from "../../src/gateway/log.ts";
 import { open, readAnswer, send } from "../adapters/client.ts";
+import { deferred } from "../adapters/harness.ts";
 import { countingService, gateway, json, service, settingsOf } from "./support.ts";
 
 describe("a gateway", () => {
@@ -179,6 +180,65 @@ admin: { path: /-/latchkey/admin, operators: [{ name: ada, token: "${"a".repeat(
     const health = await send(url, { method: "GET", path: "/-/latchkey/health", key: null });
     expect([health.status, JSON.parse(health.text).status]).toEqual([503, "unavailable"]);
     expect(upstream.got).toHaveLength(0);
+  });
+
+  it("does not pass on what its client has given up while the store was asked", async () => {
+    const upstream = await countingService();
+    const { gateway: running, url } = await gateway(
+      settingsOf(upstream.url, "defaults: { onStoreDown: open }\nworkers: false\n"),
+    );
+    const asked = deferred();
+    const down = deferred();
+    running.latchkey.store.reserve = async () => {
+      asked.resolve();
+      await down;
+      throw new Error("down");
+    };
+    const exchange = open(url, { json: {} });
+    await asked;
+    exchange.abort();
+    await sleep(50);
+    down.resolve();
+    expect((await send(url, { key: "key-2", json: {} })).status).toBe(201);
+    expect(upstream.got.map(({ headers }) => headers["idempotency-key"])).toEqual(["key-2"]);
+    const before = performance.now();
+    await running.close({ drainMs: 5_000 });
+    expect(performance.now() - before).toBeLessThan(4_000);
+  });
+
+  it("waits at its end for what upstream has, although the client went before it was reserved", async () => {
+    const asked = deferred();
+    const reserved = deferred();
+    const sent = deferred();
+    const answered = deferred();
+    const upstream = await service(async (_, res) => {
+      sent.resolve();
+      await answered;
+      json(res, 201, {});
+    });
+    const { gateway: running, url } = await gateway(settingsOf(upstream.url));
+    const { store } = running.latchkey;
+    const reserve = store.reserve.bind(store);
+    store.reserve = async (...args) => {
+      asked.resolve();
+      await reserved;
+      return reserve(...args);
+    };
+    const exchange = open(url, { json: {} });
+    await asked;
+    exchange.abort();
+    await sleep(50);
+    reserved.resolve();
+    await sent;
+    const settled: string[] = [];
+    running.latchkey.subscribe((event) => {
+      if (event.type === "settled") settled.push(event.as);
+    });
+    const closing = running.close({ drainMs: 10_000 });
+    await sleep(100);
+    answered.resolve();
+    await closing;
+    expect(settled).toEqual(["completed"]);
   });
 
   it("logs its start with its address, one line of JSON for each, and no secret", async () => {

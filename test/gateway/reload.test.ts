@@ -1,7 +1,9 @@
 import { Agent } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
+import { exportJWK, generateKeyPair, SignJWT } from "jose";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { send } from "../adapters/client.ts";
+import { deferred } from "../adapters/harness.ts";
 import { countingService, gateway, json, service, settingsOf } from "./support.ts";
 
 /** A service that answers when it is told to. */
@@ -88,6 +90,45 @@ workers: { completer: { intervalMs: 10, backoff: { baseMs: 10, capMs: 10 } } }
       .poll(async () => (await send(url, { json: {} })).headers["idempotency-replayed"], { timeout: 5_000 })
       .toBe("true");
     expect(upstream.got).toHaveLength(before + 1);
+  });
+
+  it("lets requests end by the old one that have yet to be sent: a body, or who is calling, is waited for", async () => {
+    const old = await service((_, res) => json(res, 201, { from: "old" }));
+    const next = await service((_, res) => json(res, 201, { from: "next" }));
+    const asked: (() => void)[] = [];
+    const keys = await service(async (_, res) => {
+      await new Promise<void>((resolve) => asked.push(resolve));
+      json(res, 200, { keys: [jwk] });
+    });
+    const { publicKey, privateKey } = await generateKeyPair("ES256");
+    const jwk = { ...(await exportJWK(publicKey)), alg: "ES256", kid: "1" };
+    const token = await new SignJWT({ sub: "acme" })
+      .setProtectedHeader({ alg: "ES256", kid: "1" })
+      .sign(privateKey);
+    const { gateway: running, url } = await gateway(
+      settingsOf(old.url, `tenant: jwt:sub\njwt: { jwks: "${keys.url}", algorithms: [ES256] }\n`),
+    );
+    const headers = { authorization: `Bearer ${token}` };
+    const unknownCaller = send(url, { key: "a", json: {}, headers });
+    await expect.poll(() => asked.length).toBe(1);
+    await running.reload(settingsOf(old.url));
+    const half = deferred();
+    const slow = send(url, {
+      key: "b",
+      chunks: (async function* () {
+        yield "a";
+        await half;
+        yield "b";
+      })(),
+    });
+    await sleep(50);
+    await running.reload(settingsOf(next.url));
+    asked[0]?.();
+    half.resolve();
+
+    expect((await unknownCaller).text).toBe('{"from":"old"}');
+    expect((await slow).text).toBe('{"from":"old"}');
+    expect((await send(url, { key: "c", json: {} })).text).toBe('{"from":"next"}');
   });
 
   it("lets requests that are under way end by the old one", async () => {

@@ -18,6 +18,8 @@ export interface StrictServerOptions {
   readonly requestTimeoutMs?: number | undefined;
   /** How long a connection may be idle between two requests; 75 seconds. */
   readonly keepAliveTimeoutMs?: number | undefined;
+  /** How long a client may take in nothing of an answer that waits for it; a minute. 0 waits for ever. */
+  readonly sendTimeoutMs?: number | undefined;
 }
 
 export interface ServerHandlers {
@@ -49,6 +51,12 @@ export function strictServer(options: StrictServerOptions, handlers: ServerHandl
   // By default fields beyond some number are left out, and with them perhaps a second key or a second host.
   server.maxHeadersCount = 0;
   server.on("clientError", answerUnreadable);
+  // Until somebody takes it, an answer holds a connection to upstream, of which there are only so many.
+  server.timeout = whole(options, "sendTimeoutMs", { otherwise: sendTimeoutMsDefault, least: 0 });
+  server.on("timeout", (socket) => {
+    const isIdle = answering(socket) === undefined && server.keepAliveTimeout > 0;
+    if (isIdle || socket.writableLength > 0) socket.destroy();
+  });
   server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) => {
     // Node lets go of it here, and without a listener a client that resets its connection would end the process.
     socket.off("error", destroy).on("error", destroy);
@@ -107,6 +115,7 @@ const maxHeaderBytesDefault = 16 * 1024; // Node's own, and that of most service
 const headersTimeoutMsDefault = 15_000; // A head is one packet or two.
 const requestTimeoutMsDefault = 300_000; // 50 MB at 1.5 Mbit/s.
 const keepAliveTimeoutMsDefault = 75_000; // Longer than the minute after which common load balancers let go.
+const sendTimeoutMsDefault = 60_000; // A phone in a tunnel is back by then, or comes with another address.
 const sweepMs = 50;
 
 const statuses: Readonly<Record<string, readonly [status: number, detail: string]>> = {

@@ -269,6 +269,46 @@ describe("a client", () => {
     expect((await gateway.send()).status).toBe(201);
   });
 
+  it("that takes in nothing of its answer does not hold the connection to upstream for ever", async () => {
+    const upstream = closesAfterwards(await Misbehaving.start());
+    const large = "x".repeat(20_000_000);
+    upstream.onData = (socket, heard) =>
+      void socket.write(answerText(heard.includes("/large") ? large : "done"));
+    const gateway = await Gateway.start(
+      { upstream: upstream.address, connections: 1 },
+      { listen: { sendTimeoutMs: 200 } },
+    );
+    const stalled = gateway.open({ method: "GET", key: null, path: "/large" });
+    await stalled.response;
+    const start = performance.now();
+    expect((await gateway.send({ method: "GET", key: null, path: "/next" })).text).toBe("done");
+    expect(performance.now() - start).toBeGreaterThan(100);
+    stalled.abort();
+  });
+
+  it("that waits for longer than that for upstream gets its answer", async () => {
+    const upstream = closesAfterwards(await Misbehaving.start());
+    const gateway = await Gateway.start({ upstream: upstream.address }, { listen: { sendTimeoutMs: 50 } });
+    const answers = [gateway.send(), gateway.send({ method: "GET", key: null })];
+    await until("both to be sent", () => upstream.requests() + upstream.requests("GET") === 2);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    for (const socket of upstream.sockets) socket.write(answerText("done"));
+    for (const answer of answers) expect((await answer).text).toBe("done");
+  });
+
+  it("whose protected answer is broken off, because its time is up, leaves no connection to upstream", async () => {
+    const upstream = closesAfterwards(await Misbehaving.start());
+    upstream.onData = (socket) => void socket.write(answerText("x".repeat(1000)).slice(0, -10));
+    const gateway = await Gateway.start(
+      { upstream: upstream.address },
+      { policy: { streaming: true, executionTimeoutMs: 200 } },
+    );
+    await expect(gateway.send()).rejects.toThrow();
+    expect(await gateway.settled()).toBe("unknown");
+    await until("upstream to be let go", () => upstream.sockets[0]?.destroyed === true);
+    expect(upstream.requests()).toBe(1);
+  });
+
   it("that goes away while its request waits for a connection: it is not sent at all", async () => {
     const upstream = closesAfterwards(await Misbehaving.start());
     const gateway = await Gateway.start({ upstream: upstream.address, connections: 1 });
