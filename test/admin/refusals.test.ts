@@ -327,6 +327,21 @@ describe("how it is put together", () => {
     }
   });
 
+  it("a right that is misspelt is refused, and not given", () => {
+    for (const operators of [
+      [{ ...ada, readonly: true }],
+      [{ ...ada, readOnly: "true" }],
+      [{ ...ada, readOnly: 1 }],
+      [{ ...ada, readOnly: null }],
+      [null],
+    ]) {
+      expect(refusedWith({ operators })).toThrow(ConfigError);
+    }
+    expect(refusedWith({ operators: [{ ...ada, readonly: true }] })).toThrow(
+      /"readonly", which is not known/,
+    );
+  });
+
   it("says what is wrong with a path, a port, a role or what is shown", async () => {
     for (const options of [{ path: "admin" }, { path: "/admin/" }, { role: "" }, { responses: "none" }]) {
       expect(refusedWith(options)).toThrow(ConfigError);
