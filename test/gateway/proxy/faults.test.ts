@@ -1,8 +1,5 @@
 import type { Socket } from "node:net";
-import { Pool } from "undici";
 import { describe, expect, it } from "vitest";
-import { LeaseLostError } from "../../../src/core/errors.ts";
-import { Executing } from "../../../src/gateway/proxy/executing.ts";
 import { expectProblem, expectReplay, expectRetryAfter } from "../../adapters/assertions.ts";
 import { deferred, until } from "../../adapters/harness.ts";
 import { lastingPort } from "../../support/server-process.ts";
@@ -108,26 +105,6 @@ describe("a protected request that was never sent", () => {
     upstream.onData = (socket) => socket.end("HTTP/1.1 400 Bad Request\r\n\r\n");
     await expectReleased(await Gateway.start({ upstream: `https://127.0.0.1:${upstream.port}` }));
     expect(upstream.requests()).toBe(0);
-  });
-});
-
-describe("a gateway that was held up until its lease ran out", () => {
-  it("does not send what it had reserved: somebody else may have", async () => {
-    const upstream = await misbehaving();
-    upstream.onData = (socket) => socket.write(answerText("done"));
-    const pool = closesAfterwards(new Pool(upstream.address));
-    const outcome = await new Promise<string>((resolve) => {
-      const exchange = {
-        assertHeld() {
-          throw new LeaseLostError("the lease ran out");
-        },
-        unanswered: async (kind: string) => resolve(kind),
-      };
-      const handler = new Executing({} as never, exchange as never, { replace() {} } as never);
-      pool.dispatch({ path: "/charges", method: "POST", body: "{}" }, handler);
-    });
-    expect(outcome).toBe("release");
-    expect(upstream.heard.join("")).toBe("");
   });
 });
 
