@@ -32,10 +32,8 @@ export interface SendOptions {
   readonly keys?: readonly string[];
   readonly url?: URL;
   readonly headers?: Readonly<Record<string, string>>;
-  readonly onNewConnection?: boolean;
-  readonly lastByteAfter?: Promise<void>;
-  onSent?(): void;
-  readonly cut?: AbortSignal;
+  /** Over a connection for this request alone, and what becomes of it. The one that is kept open is used if left out. */
+  readonly onOwnConnection?: Pick<Sending, "lastByteAfter" | "onSent" | "cut">;
 }
 
 const exchangesKept = 12; // A storm of requests would bury what there is to see.
@@ -70,15 +68,8 @@ export class Probe {
   }
 
   send(operation: Operation, options: SendOptions = {}): Promise<Answer> {
-    const { url, headers, onNewConnection = false, ...rest } = options;
-    return this.#kept(
-      {
-        ...this.#request(operation, options),
-        ...(onNewConnection || rest.cut || rest.lastByteAfter ? {} : { agent: this.#shared.agent }),
-        ...rest,
-      },
-      send,
-    );
+    const how = options.onOwnConnection ?? { agent: this.#shared.agent };
+    return this.#kept({ ...this.#request(operation, options), ...how }, send);
   }
 
   /** With a key that no well-behaved client can write. */
@@ -116,9 +107,9 @@ export class Probe {
     return this.effects(key);
   }
 
-  #request({ key, body }: Operation, { url, headers = {}, ...options }: SendOptions) {
+  #request({ key, body }: Operation, options: SendOptions) {
     const { settings } = this;
-    const { keys = [settings.quotesKeys ? `"${key}"` : key] } = options;
+    const { url, headers = {}, keys = [settings.quotesKeys ? `"${key}"` : key] } = options;
     const fields: Fields = [
       ...Object.entries({ ...settings.headers, ...headers }),
       ...keys.map((one): [string, string] => [settings.keyHeader, one]),

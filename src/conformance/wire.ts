@@ -127,20 +127,18 @@ export function sendRaw(
       ? connectTls({ host, port, ...(isIP(host) === 0 ? { servername: host } : {}) })
       : connectTcp({ host, port });
     const chunks: Buffer[] = [];
-    const end = () => {
+    const end = (reason: string, isTimeout: boolean) => {
       clearTimeout(timer);
       socket.destroy();
       const answer = answerIn(Buffer.concat(chunks));
-      if (answer === undefined) reject(new NoAnswerError("the connection was closed without an answer"));
+      if (answer === undefined) reject(new NoAnswerError(reason, { isTimeout }));
       else resolve(answer);
     };
-    const timer = setTimeout(() => {
-      reject(new NoAnswerError(`no whole answer within ${timeoutMs} ms`, { isTimeout: true }));
-      end();
-    }, timeoutMs);
+    const closed = () => end("the connection was closed without an answer", false);
+    const timer = setTimeout(() => end(`no answer within ${timeoutMs} ms`, true), timeoutMs);
     socket.on("data", (chunk: Buffer) => chunks.push(chunk));
-    socket.on("error", end);
-    socket.on("close", end);
+    socket.on("error", closed);
+    socket.on("close", closed);
     socket.write(Buffer.from(`${lines.join("\r\n")}\r\n\r\n`, "latin1"));
     socket.write(body);
   });

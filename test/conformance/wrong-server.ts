@@ -9,6 +9,7 @@ export type Flaw =
   | "compares nothing"
   | "stores nothing"
   | "forgets what was left by its client"
+  | "stops what was left by its client, and calls it done"
   | "fails on long keys"
   | "cuts off long keys"
   | "fails on control characters"
@@ -33,6 +34,7 @@ interface Stored {
 interface Row {
   readonly request: string;
   stored?: Stored;
+  isLeft?: boolean;
 }
 
 const workMs = 20;
@@ -117,8 +119,9 @@ export class WrongServer {
     res.on("close", () => {
       const isLeft = !res.writableFinished;
       if (isLeft && flaw === "forgets what was left by its client") this.#rows.delete(id);
+      reserved.isLeft = isLeft;
     });
-    const done = await this.#execute(key, text);
+    const done = await this.#execute(key, text, () => reserved.isLeft === true);
     reserved.stored =
       flaw === "stores what it refused as done" && done.status === 400 ? { ...done, status: 200 } : done;
     if (flaw === "marks first answers as replays") res.setHeader("idempotency-replayed", "true");
@@ -140,11 +143,12 @@ export class WrongServer {
     return undefined;
   }
 
-  async #execute(key: string, text: string): Promise<Stored> {
+  async #execute(key: string, text: string, isLeft = () => false): Promise<Stored> {
     const { amount } = text === "" ? {} : JSON.parse(text);
     if (!Number.isInteger(amount)) return { status: 400, body: JSON.stringify({ error: "amount" }) };
-    await delay(this.#flaw === "forgets what was left by its client" ? longWorkMs : workMs);
-    this.#effects.set(key, this.effects(key) + 1);
+    await delay(this.#flaw?.includes("left by its client") ? longWorkMs : workMs);
+    const isStopped = isLeft() && this.#flaw === "stops what was left by its client, and calls it done";
+    if (!isStopped) this.#effects.set(key, this.effects(key) + 1);
     const at = process.hrtime.bigint().toString();
     return { status: 201, body: JSON.stringify({ id: randomUUID(), amount, at }) };
   }

@@ -32,6 +32,10 @@ async function cutAndRetried(probe: Probe, afterMs: number): Promise<Finding> {
     );
   }
   if (!isSuccess(answer)) return fail(`the retry was answered with ${answer.status}`);
+  if (effects === 0)
+    return fail(
+      `the retry was answered with ${answer.status}, and the ledger has no effect: it was not done`,
+    );
   if (effects !== undefined) return pass(`the retry got its answer, and the ledger has ${effects} effect`);
   if (probe.isReplay(answer)) return pass(`the retry was answered with a replay.${blindness(probe)}`);
   return warn(
@@ -53,13 +57,11 @@ async function cutOff(probe: Probe, afterMs: number): Promise<Operation | undefi
 async function isCut(probe: Probe, operation: Operation, afterMs: number): Promise<boolean> {
   const cutter = new AbortController();
   try {
-    await probe.send(operation, {
-      cut: cutter.signal,
-      onSent: () => void setTimeout(() => cutter.abort(), afterMs),
-    });
+    const onSent = () => void setTimeout(() => cutter.abort(), afterMs);
+    await probe.send(operation, { onOwnConnection: { cut: cutter.signal, onSent } });
     return false;
   } catch (error) {
-    if (error instanceof NoAnswerError) return true;
+    if (error instanceof NoAnswerError && cutter.signal.aborted) return true;
     throw error;
   }
 }
