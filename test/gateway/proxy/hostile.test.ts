@@ -144,6 +144,26 @@ const smuggled: Readonly<Record<string, readonly [by: Refuser, status: number, w
     400,
     `GET / HTTP/1.1\r\n${host}x-http-method-override: POST\r\n\r\n`,
   ],
+  "another method in a field with underscores": [
+    "proxy",
+    400,
+    `GET / HTTP/1.1\r\n${host}X_HTTP_Method-Override: POST\r\n\r\n`,
+  ],
+  "another sender in a field with underscores": [
+    "proxy",
+    400,
+    `GET / HTTP/1.1\r\n${host}x_forwarded_for: 10.0.0.1\r\n\r\n`,
+  ],
+  "a second key in a field with an underscore": [
+    "proxy",
+    400,
+    `POST / HTTP/1.1\r\n${keyed}idempotency_key: key-2\r\ncontent-length: 0\r\n\r\n`,
+  ],
+  "a second account in a field with an underscore": [
+    "proxy",
+    400,
+    `GET / HTTP/1.1\r\n${host}account-id: 1\r\naccount_id: 2\r\n\r\n`,
+  ],
 };
 
 describe("a request that can be read in two ways is refused, and upstream sees no byte of it:", () => {
@@ -178,7 +198,7 @@ const sentences: Readonly<Record<string, readonly string[]>> = {
     "/a/%252e%252e/b",
   ],
   backslash: ["/a\\b", "/a\\..\\b"],
-  "encoded slash": ["/a%2fb", "/a%2Fb", "/a%5cb", "/a%252fb"],
+  "encoded slash": ["/a%2fb", "/a%2Fb", "/a%5cb", "/a%252fb", "/a%c0%afb", "/%C0%AE%c0%ae/b", "/%e0%80%ae/b"],
   "two slashes": ["//a", "/a//b"],
   "control character": ["/a%00", "/a%0d%0ab", "/a%7f", "/a%1f"],
   fragment: ["/a#b", "/a?b#c"],
