@@ -203,7 +203,7 @@ describe.each(["Postgres", "SQLite"])("the console of a million records on %s", 
     "records?state=completed&route=payments",
     "records?state=unknown&tenant=whale",
     `records?key=${keyOf(700_007)}&tenant=thousand`,
-    `record?scope=thousand&key=${keyOf(700_007)}`,
+    "record?scope=plotted&key=process-0",
     "dead-letters",
     "audit",
   ])("GET api/%s is answered at once", async (path) => {

@@ -93,8 +93,15 @@ class ReverseProxy {
         this.#over();
         resolve();
       };
-      const passing = new Passing(req, res, { context: this.#context, connector: this.#connector, done });
-      this.#dispatch(req, bytesPutBack(req) ?? (hasBody(req) ? req : null), passing);
+      const body = bytesPutBack(req) ?? (hasBody(req) ? req : null);
+      const passing = new Passing(req, res, {
+        context: this.#context,
+        connector: this.#connector,
+        // What asks for nothing to be done may be asked twice, so nobody has to see that a kept connection was let go.
+        again: body === null && isSafe(req.method) ? () => this.#dispatch(req, null, passing) : undefined,
+        done,
+      });
+      this.#dispatch(req, body, passing);
     });
   }
 
@@ -253,6 +260,11 @@ function upstreamOf(given: URL | string): URL {
     throw new ConfigError("upstream must be a host, a port and a path: leave out user, query and fragment");
   }
   return upstream;
+}
+
+/** RFC 9110: whoever sends these expects nothing to be done. */
+function isSafe(method: string | undefined): boolean {
+  return method === "GET" || method === "HEAD" || method === "OPTIONS";
 }
 
 /** RFC 9112: an HTTP/1 request has a body if and only if one of these fields says so. */

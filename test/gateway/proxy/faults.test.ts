@@ -254,6 +254,26 @@ describe("an unprotected request", () => {
     upstream.onData = (socket) => socket.end();
     const gateway = await Gateway.start({ upstream: upstream.address });
     expectProblem(await gateway.send({ method: "GET", key: null }), 502, "upstream-unanswered");
+    expect(upstream.requests("GET")).toBe(2);
+  });
+
+  it("that asks for nothing to be done is sent once more when a kept connection was let go, and no other is", async () => {
+    for (const [method, requests, status] of [
+      ["GET", 2, 201],
+      ["PUT", 1, 502],
+      ["DELETE", 1, 502],
+    ] as const) {
+      const upstream = await misbehaving();
+      let isLetGo = false;
+      upstream.onData = (socket) => {
+        if (isLetGo) socket.write(answerText("done"));
+        else socket.end();
+        isLetGo = true;
+      };
+      const gateway = await Gateway.start({ upstream: upstream.address });
+      expect([method, (await gateway.send({ method, key: null })).status]).toEqual([method, status]);
+      expect([method, upstream.requests(method)]).toEqual([method, requests]);
+    }
   });
 
   for (const [version, framing] of [
