@@ -54,7 +54,9 @@ export class Entrance {
     const current = this.#host.current();
     const refusal = refusalOf(req);
     if (refusal !== undefined) return this.#refuse(req, res, refusalAnswer(this.#host.context, refusal));
-    const { path } = splitTarget(originForm(req.url ?? "/"));
+    // From here on everybody reads the same path, also in a target that names its host.
+    req.url = originForm(req.url ?? "/");
+    const { path } = splitTarget(req.url);
     const own = this.#host.places()?.handlerOf(path);
     if (current === undefined) return this.#refuse(req, res, notOpen(this.#host.context));
     if (own !== undefined) {

@@ -85,6 +85,27 @@ describe("a tenant by a token", () => {
 
   const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 
+  it("is still known after a reload, although the keys cannot be fetched right now", async () => {
+    const { jwk, token } = await issuer();
+    let isUp = true;
+    const keys = await service((_, res) => json(res, isUp ? 200 : 500, { keys: [jwk] }));
+    const upstream = await countingService();
+    const settings = (rest: string) =>
+      settingsOf(
+        upstream.url,
+        `tenant: jwt:account\njwt: { jwks: "${keys.url}", algorithms: [RS256] }\n${rest}`,
+      );
+    const { gateway: running, url } = await gateway(settings(""));
+    const status = async () =>
+      (await send(url, { json: {}, headers: bearer(await token({ account: "acme" })) })).status;
+
+    expect(await status()).toBe(201);
+    isUp = false;
+    await running.reload(settings("unmatched: protect\ndrainMs: 1s\n"));
+    expect(await status()).toBe(201);
+    expect(keys.got).toHaveLength(1);
+  });
+
   it("is its claim, if the token is good; otherwise it is 401 and nothing runs", async () => {
     const { jwk, token, secretKey } = await issuer();
     const other = await issuer();

@@ -26,10 +26,8 @@ export function refusalOf(req: IncomingMessage): RequestRefusal | undefined {
 /** The path and query of a request whose target is not refused; an absolute one was checked to name this host. */
 export function originForm(target: string): string {
   if (target.startsWith("/")) return target;
-  const start = target.indexOf("/", target.indexOf("://") + 3);
-  if (start !== -1) return target.slice(start);
-  const query = target.indexOf("?");
-  return query === -1 ? "/" : `/${target.slice(query)}`;
+  const rest = target.replace(/^[a-z]+:\/\/[^/?#]*/i, "");
+  return rest.startsWith("/") ? rest : `/${rest}`;
 }
 
 function targetRefusal(req: IncomingMessage): string | undefined {

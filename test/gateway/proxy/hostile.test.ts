@@ -249,10 +249,17 @@ describe("a path that may lead elsewhere is refused, protected or not:", () => {
       ["http://localhost/a?b", "/a?b"],
       ["HTTP://LOCALHOST", "/"],
       ["http://localhost?b", "/?b"],
+      ["http://localhost?c=/d", "/?c=/d"],
     ]) {
       await speak(gateway.port, `GET ${target} HTTP/1.1\r\n${host}connection: close\r\n\r\n`);
       expect(upstream.heard.join("")).toContain(`GET ${path} HTTP/1.1`);
     }
+    // And is the same request as without it.
+    for (const target of ["/?c=/d", "http://localhost?c=/d"]) {
+      const wire = `POST ${target} HTTP/1.1\r\n${keyed}content-length: 0\r\nconnection: close\r\n\r\n`;
+      expect((await speak(gateway.port, wire)).slice(0, 12)).toBe("HTTP/1.1 201");
+    }
+    expect(upstream.requests()).toBe(1);
   });
 });
 
