@@ -1,3 +1,4 @@
+import { recordStates } from "../core/record.ts";
 import { activitySeries } from "./views.ts";
 
 /** The views of views.ts as JSON Schema, for the OpenAPI document. A test compares real answers with them. */
@@ -8,6 +9,13 @@ const text: JsonSchema = { type: "string" };
 const whole: JsonSchema = { type: "integer" };
 const time: JsonSchema = { type: "integer", description: "Milliseconds since 1970, on the store's clock." };
 const yesOrNo: JsonSchema = { type: "boolean" };
+/** Something that is looked for, without control characters. */
+export const nameOf = (charactersMax: number): JsonSchema => ({
+  type: "string",
+  minLength: 1,
+  maxLength: charactersMax,
+  pattern: "^\\P{Cc}*$",
+});
 const oneOf = (...values: readonly string[]): JsonSchema => ({ type: "string", enum: values });
 const orNull = ({ type, ...rest }: JsonSchema): JsonSchema => ({ ...rest, type: [type, "null"] });
 const list = (items: JsonSchema): JsonSchema => ({ type: "array", items });
@@ -20,14 +28,6 @@ function object(properties: Record<string, JsonSchema>, optional: readonly strin
   return { type: "object", properties, required, additionalProperties: false };
 }
 
-const recordStates = [
-  "pending",
-  "in_progress",
-  "completed",
-  "failed_retryable",
-  "unknown",
-  "expired",
-] as const;
 const auditedStates = [...recordStates, "dead_letter", "requeued"] as const;
 
 const record = {
@@ -50,8 +50,8 @@ const record = {
 };
 
 const id = {
-  scope: { type: "string", minLength: 1, maxLength: 512 },
-  key: { type: "string", minLength: 1, maxLength: 255 },
+  scope: nameOf(512),
+  key: nameOf(255),
   attempt: {
     type: "integer",
     minimum: 1,
@@ -59,8 +59,8 @@ const id = {
     description: "The attempt that was looked at: another one is not changed.",
   },
 };
-const reason: JsonSchema = { type: "string", minLength: 1, maxLength: 1000 };
-const short: JsonSchema = { type: "string", minLength: 1, maxLength: 1000 };
+const reason: JsonSchema = { type: "string", minLength: 1, maxLength: 1000, pattern: "\\S" };
+const short = nameOf(1000);
 
 export const schemas = {
   Record: object(record),
@@ -230,7 +230,7 @@ export const schemas = {
   RequeueBody: object({
     ids: {
       type: "array",
-      items: { type: "string", minLength: 1, maxLength: 300 },
+      items: nameOf(300),
       minItems: 1,
       maxItems: 1000,
     },

@@ -1,4 +1,4 @@
-import { type JsonSchema, ref, type SchemaName, schemas } from "./openapi-schemas.ts";
+import { type JsonSchema, nameOf, ref, type SchemaName, schemas } from "./openapi-schemas.ts";
 import { activityWindows } from "./requests.ts";
 
 /** The admin API as an OpenAPI 3.1 document. A test walks it and the routes side by side. */
@@ -56,18 +56,14 @@ function change(summary: string, body: SchemaName, answer: SchemaName): { post: 
   return { post: { summary, requestBody: { required: true, content: json(ref(body)) }, responses } };
 }
 
-const scope = { type: "string", minLength: 1, maxLength: 512 };
-const key = { type: "string", minLength: 1, maxLength: 255 };
+const scope = nameOf(512);
+const key = nameOf(255);
 const limit = query(
   "limit",
   { type: "integer", minimum: 1, maximum: 1000, default: 50 },
   "How many at most.",
 );
-const cursor = query(
-  "cursor",
-  { type: "string", minLength: 1, maxLength: 4096 },
-  "`next` of the page before.",
-);
+const cursor = query("cursor", nameOf(4096), "`next` of the page before.");
 const time = { type: "integer", minimum: 0 };
 const states = schemas.Record.properties as { readonly state: JsonSchema };
 
@@ -78,13 +74,9 @@ const paths = {
     "RecordPage",
     [
       query("state", states.state, "Its state."),
-      query(
-        "tenant",
-        { type: "string", minLength: 1, maxLength: 512 },
-        "Its tenant, as a list shows it or by its own name.",
-      ),
+      query("tenant", nameOf(512), "Its tenant, as a list shows it or by its own name."),
       query("key", key, "Its key, whole."),
-      query("route", { type: "string", minLength: 1, maxLength: 1000 }, "The name of its route."),
+      query("route", nameOf(1000), "The name of its route."),
       query("from", time, "First reserved at this time or later."),
       query("to", time, "First reserved before this time."),
       limit,

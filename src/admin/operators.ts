@@ -87,7 +87,8 @@ function assertOperators(operators: unknown): asserts operators is readonly Oper
   }
   const names = new Set<string>();
   const tokens = new Set<string>();
-  for (const { name, token } of operators as readonly Partial<Operator>[]) {
+  for (const operator of operators as readonly unknown[]) {
+    const { name, token, readOnly, ...rest } = (operator ?? {}) as Partial<Operator>;
     if (typeof name !== "string" || name.trim() === "" || name.length > nameLengthMax) {
       throw new ConfigError(
         `an operator needs a name of 1 to ${nameLengthMax} characters: it is in the audit trail`,
@@ -97,6 +98,16 @@ function assertOperators(operators: unknown): asserts operators is readonly Oper
       throw new ConfigError(
         `the token of operator "${name}" must be at least 16 visible ASCII characters without spaces, such as 32 random bytes in hex`,
       );
+    }
+    // A word that is not understood must not be a right: "readonly" would let its operator change everything.
+    const [unknown] = Object.keys(rest);
+    if (unknown !== undefined) {
+      throw new ConfigError(
+        `operator "${name}" has "${unknown}", which is not known: use name, token and readOnly`,
+      );
+    }
+    if (readOnly !== undefined && typeof readOnly !== "boolean") {
+      throw new ConfigError(`readOnly of operator "${name}" must be true or false`);
     }
     if (names.has(name)) throw new ConfigError(`two operators are named "${name}": rename one`);
     if (tokens.has(token)) {

@@ -1,17 +1,9 @@
 import * as v from "valibot";
+import { recordStates } from "../core/record.ts";
 import { Refusal } from "./refusal.ts";
 import type { ProblemView } from "./views.ts";
 
 /** What requests to the admin API may say. What is not named here is refused. */
-
-const recordStates = [
-  "pending",
-  "in_progress",
-  "completed",
-  "failed_retryable",
-  "unknown",
-  "expired",
-] as const;
 
 /** The windows that activity is shown for, and the steps of each. */
 export const activityWindows = {
@@ -29,6 +21,9 @@ const text = (charactersMax: number) =>
     v.minLength(1, "must not be empty"),
     v.maxLength(charactersMax, `must be at most ${charactersMax} characters`),
   );
+/** Something that is looked for: no store has it with a control character, and some cannot even be asked. */
+const name = (charactersMax: number) =>
+  v.pipe(text(charactersMax), v.regex(/^\P{Cc}*$/u, "must not hold control characters"));
 const digits = (max: number, sentence: string) =>
   v.pipe(v.string(sentence), v.regex(/^\d{1,15}$/, sentence), v.transform(Number), v.maxValue(max, sentence));
 const limit = v.optional(
@@ -38,17 +33,17 @@ const limit = v.optional(
   ),
 );
 const time = v.optional(digits(8.64e15, "must be milliseconds since 1970"));
-const scope = text(512);
-const key = text(255);
-const cursor = v.optional(text(4096));
+const scope = name(512);
+const key = name(255);
+const cursor = v.optional(name(4096));
 
 export const queries = {
   none: v.strictObject({}),
   records: v.strictObject({
     state: v.optional(v.picklist(recordStates, `must be one of ${recordStates.join(", ")}`)),
-    tenant: v.optional(text(512)),
+    tenant: v.optional(name(512)),
     key: v.optional(key),
-    route: v.optional(text(1000)),
+    route: v.optional(name(1000)),
     from: time,
     to: time,
     limit,
@@ -73,7 +68,7 @@ const attempt = v.pipe(
   v.safeInteger("must be a whole number"),
   v.minValue(1, "must be at least 1"),
 );
-const reason = text(1000);
+const reason = v.pipe(text(1000), v.regex(/\S/, "must not be blank"));
 
 export const bodies = {
   resolve: v.strictObject({
@@ -99,8 +94,8 @@ export const bodies = {
         v.strictObject({
           kind: v.literal("effect-done"),
           result: v.unknown(),
-          reference: v.exactOptional(text(1000)),
-          phase: v.exactOptional(text(1000)),
+          reference: v.exactOptional(name(1000)),
+          phase: v.exactOptional(name(1000)),
         }),
         v.strictObject({ kind: v.literal("not-executed"), reason: v.exactOptional(reason) }),
         v.strictObject({ kind: v.literal("resume"), reason: v.exactOptional(reason) }),
@@ -111,7 +106,7 @@ export const bodies = {
   bust: v.strictObject({ scope, key, attempt, reason }),
   requeue: v.strictObject({
     ids: v.pipe(
-      v.array(text(300), "must be a list of ids"),
+      v.array(name(300), "must be a list of ids"),
       v.minLength(1, "must not be empty"),
       v.maxLength(1000, "must be at most 1000 ids"),
     ),

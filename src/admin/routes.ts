@@ -46,7 +46,7 @@ export const routes: ReadonlyMap<string, Route> = new Map<string, Route>([
       query: queries.records,
       answer({ administration, query }) {
         const { from, to, ...rest } = readQuery(queries.records, query);
-        return goneOn(administration.records({ ...rest, createdFrom: from, createdBefore: to }));
+        return goneOn(rest, () => administration.records({ ...rest, createdFrom: from, createdBefore: to }));
       },
     },
   ],
@@ -89,8 +89,10 @@ export const routes: ReadonlyMap<string, Route> = new Map<string, Route>([
     {
       method: "GET",
       query: queries.page,
-      answer: ({ administration, query }) =>
-        goneOn(administration.deadLetters(readQuery(queries.page, query))),
+      answer({ administration, query }) {
+        const asked = readQuery(queries.page, query);
+        return goneOn(asked, () => administration.deadLetters(asked));
+      },
     },
   ],
   [
@@ -98,7 +100,10 @@ export const routes: ReadonlyMap<string, Route> = new Map<string, Route>([
     {
       method: "GET",
       query: queries.audit,
-      answer: ({ administration, query }) => goneOn(administration.audit(readQuery(queries.audit, query))),
+      answer({ administration, query }) {
+        const asked = readQuery(queries.audit, query);
+        return goneOn(asked, () => administration.audit(asked));
+      },
     },
   ],
   [
@@ -189,12 +194,17 @@ async function bust(administration: Administration, body: BustBody, by: string):
   }
 }
 
-/** A page that cannot be gone on from is whoever's asked for it. */
-async function goneOn<T>(page: Promise<T>): Promise<T> {
+/** A page that cannot be gone on from is whoever's asked for it; one that nobody has named a place for is the store's. */
+async function goneOn<T>(
+  { cursor }: { readonly cursor?: string | undefined },
+  page: () => Promise<T>,
+): Promise<T> {
   try {
-    return await page;
+    return await page();
   } catch (error) {
-    if (!(error instanceof StoreRefusedError) || error instanceof UnreadableError) throw error;
+    if (cursor === undefined || !(error instanceof StoreRefusedError) || error instanceof UnreadableError) {
+      throw error;
+    }
     const { message } = error;
     throw new Refusal(400, "invalid", `This cursor cannot be used: ${message}.`, {
       errors: [{ at: "cursor", detail: message }],

@@ -1,5 +1,7 @@
 import { userInfo } from "node:os";
-import { Screen } from "./screen.ts";
+import type { Logger } from "../engine/logging.ts";
+import { jsonLogger } from "../gateway/log.ts";
+import { Screen, visibleJson } from "./screen.ts";
 import { Secrets } from "./secrets.ts";
 
 /** What a command has around it. */
@@ -28,13 +30,18 @@ export class Context {
 
   /** Writes what was asked for: the document as JSON, or the text that is made of it. */
   async answer(document: unknown, text: () => string): Promise<void> {
-    const written = this.isJson ? JSON.stringify(document) : text();
+    const written = this.isJson ? visibleJson(document) : text();
     await this.stdout.write(written.endsWith("\n") ? written : `${written}\n`);
   }
 
   /** Says something to whoever is watching, beside what was asked for. */
   note(text: string): Promise<void> {
     return this.stderr.write(`${this.secrets.hidden(text)}\n`);
+  }
+
+  /** For servers: one line of JSON for each, on stderr. */
+  get logger(): Logger {
+    return jsonLogger((line) => process.stderr.write(this.secrets.hidden(line)));
   }
 
   /** Once a command has asked this, the first signal only tells it to end, and the second ends the process. */

@@ -50,21 +50,36 @@ export function failed(message: string, code = "failed"): Failure {
 export function failureOf(error: unknown): Failure {
   if (error instanceof Failure) return error;
   if (error instanceof ConfigError) return usage(error.message);
+  if (isInvalidUrl(error)) {
+    return usage(
+      "the store's URL cannot be read: in a password, write / ? # @ and : as %2F %3F %23 %40 and %3A",
+    );
+  }
   if (error instanceof LatchkeyError) return failed(withCause(error), error.code);
   return failed(withCause(error));
+}
+
+/** A store's URL is the only one that is not looked at before it is used: each driver has its own idea of it. */
+function isInvalidUrl(error: unknown): boolean {
+  const root = rootOf(error);
+  return root instanceof Error && (root as { code?: unknown }).code === "ERR_INVALID_URL";
 }
 
 const causesMax = 5; // Longer chains are circles.
 
 /** What failed, and why in the end: what lies between repeats one of them. */
 function withCause(error: unknown): string {
+  const said = sentenceOf(error);
+  const reason = sentenceOf(rootOf(error));
+  return said.includes(reason) ? said : `${said}: ${reason}`;
+}
+
+function rootOf(error: unknown): unknown {
   let root = error;
   for (let step = 0; step < causesMax && root instanceof Error && root.cause !== undefined; step += 1) {
     root = root.cause;
   }
-  const said = sentenceOf(error);
-  const reason = sentenceOf(root);
-  return said.includes(reason) ? said : `${said}: ${reason}`;
+  return root;
 }
 
 function sentenceOf(error: unknown): string {

@@ -54,7 +54,7 @@ export const workOptions = {
   }),
   "tenant-header": text({
     placeholder: "NAME",
-    description: "With --complete: the header by which the service knows the tenant; its scope is sent.",
+    description: "With --complete: the header that tells the service which tenant a request is for.",
   }),
   expiry: withDefault(
     choice(["delete", "soft"], {
@@ -173,10 +173,9 @@ function delivery({ env, secrets }: Context, relayUrl: string) {
 }
 
 function dispatch(serviceUrl: string, tenantHeader: string | undefined) {
-  return dispatchTo(httpUrl("--complete", serviceUrl), ({ scope }) => {
-    // The tenant's part of the scope ends with the first space, which no tenant's name has.
-    return tenantHeader === undefined ? {} : { [tenantHeader]: scope.split(" ", 1)[0] ?? scope };
-  });
+  return dispatchTo(httpUrl("--complete", serviceUrl), ({ tenant }) =>
+    tenantHeader === undefined ? {} : { [tenantHeader]: tenant },
+  );
 }
 
 function httpUrl(name: string, given: string): URL {

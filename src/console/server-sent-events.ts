@@ -4,6 +4,7 @@ export interface StreamMessage {
   readonly data: string;
 }
 
+const silenceMsMax = 45_000; // Three heartbeats of the admin API.
 const messageCharactersMax = 1024 * 1024; // A stream that never ends a message is not one of ours.
 
 /** The messages of a stream, until it ends. Comments, ids and retry times are not for us. */
@@ -11,9 +12,13 @@ export async function* messages(stream: ReadableStream<Uint8Array>): AsyncGenera
   const reader = stream.getReader();
   const decoder = new TextDecoder();
   let rest = "";
+  let watchdog: ReturnType<typeof setTimeout> | undefined;
   try {
     for (;;) {
+      // A connection whose other end has vanished never ends by itself.
+      watchdog = setTimeout(() => void reader.cancel().catch(() => undefined), silenceMsMax);
       const { done, value } = await reader.read();
+      clearTimeout(watchdog);
       if (done) return;
       rest += decoder.decode(value, { stream: true });
       const blocks = rest.split(/\r?\n\r?\n/);
@@ -26,6 +31,7 @@ export async function* messages(stream: ReadableStream<Uint8Array>): AsyncGenera
       }
     }
   } finally {
+    clearTimeout(watchdog);
     await reader.cancel().catch(() => undefined);
   }
 }

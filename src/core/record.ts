@@ -92,6 +92,16 @@ export type IdempotencyRecord =
 
 export type RecordState = IdempotencyRecord["state"];
 
+/** In the order of a record's life; stores that write a state down as a number use its place here. */
+export const recordStates = [
+  "pending",
+  "in_progress",
+  "completed",
+  "failed_retryable",
+  "unknown",
+  "expired",
+] as const satisfies readonly RecordState[];
+
 /**
  * Whether nothing is left to be done or to be found out, so that the record may go when its time is over. What waits
  * to be finished, or was begun, may be half done: forgetting it would begin it anew.

@@ -1,5 +1,4 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { once } from "node:events";
 import { createRequire } from "node:module";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import type { LiveEventView } from "../admin/views.ts";
@@ -73,10 +72,11 @@ export class PaymentsSupervisor {
   async end(): Promise<void> {
     this.#isEnding = true;
     const child = this.#child;
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
-    const gone = once(child, "exit");
+    if (child?.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const gone = new Promise((resolve) => child.once("exit", resolve));
     const tooLate = setTimeout(() => child.kill("SIGKILL"), endMs);
-    if (child.connected) child.send({ kind: "end" });
+    // One that has just died cannot be told any more, and then nothing is left to do but to hear of it.
+    if (child.connected) child.send({ kind: "end" }, () => {});
     await gone;
     clearTimeout(tooLate);
   }
@@ -95,6 +95,10 @@ export class PaymentsSupervisor {
         this.#isListening = true;
         onProcess("started", pid);
         resolve(true);
+      });
+      // It could not be started, or not be killed; the latter is heard of as its exit.
+      child.on("error", () => {
+        if (child.pid === undefined) resolve(false);
       });
       child.on("exit", (_, signal) => {
         if (!this.#isListening) return resolve(false);

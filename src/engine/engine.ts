@@ -202,6 +202,10 @@ export class Engine {
     if (!this.#isClosed) await this.limits?.flush();
   }
 
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
   close(): void {
     this.#isClosed = true;
     this.#cache?.interrupted();

@@ -1,15 +1,11 @@
 import { once } from "node:events";
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { IncomingMessage, Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { Duplex } from "node:stream";
 import { type Reporting, reportActivity } from "../admin/admin.ts";
 import { ConfigError, StoreError } from "../core/errors.ts";
 import { defaultPolicy } from "../core/policy.ts";
 import { defaultProblemTypeBase } from "../core/problem.ts";
 import type { Logger } from "../engine/logging.ts";
-import { type AnswerContext, type HttpAnswer, problemAnswer } from "../http/answer.ts";
-import { writeNodeAnswer } from "../http/node-response.ts";
-import { splitTarget } from "../http/request.ts";
 import type { Latchkey } from "../latchkey.ts";
 import { openStore } from "../stores/open-store.ts";
 import type { RunningWorkers } from "../workers/workers.ts";
@@ -17,17 +13,15 @@ import { latchkeyOf, workersOf } from "./assembly.ts";
 import { problemLine } from "./config/problems.ts";
 import type { GatewayConfig } from "./config/schema.ts";
 import type { GatewaySettings } from "./config/settings.ts";
+import { Entrance } from "./entrance.ts";
 import { Generation, Hooks, limitsOf, upstreamUrl } from "./generation.ts";
 import { jsonLogger } from "./log.ts";
 import { OwnDispatch } from "./own-dispatch.ts";
 import { type OwnPlaces, openOwnPlaces } from "./own-paths.ts";
-import { refusalAnswer } from "./proxy/failures.ts";
-import { originForm, refusalOf } from "./proxy/refuse.ts";
-import { asksForWebsocket } from "./proxy/upgrading.ts";
+import { ended, strictServer } from "./proxy/strict-server.ts";
 import { needingRestart } from "./reloading.ts";
-import { CallerUnavailableError } from "./tenants.ts";
 
-export { type ConfigProblem, GatewayConfigError, problemLine } from "./config/problems.ts";
+export { problemLine } from "./config/problems.ts";
 export {
   checkGateway,
   type GatewayCheck,
@@ -68,11 +62,9 @@ export async function startGateway(
 /** One process in front of a service. Any number of them may share a store. */
 export class Gateway {
   readonly #logger: Logger;
-  readonly #context: AnswerContext;
   readonly #hooks = new Hooks();
   readonly #dispatch = new OwnDispatch();
-  /** Who sent the requests that are under way, asked once for each. */
-  readonly #callers = new WeakMap<IncomingMessage, string | undefined>();
+  readonly #entrance: Entrance;
   readonly #server: Server;
   /** What the process was started with; its built-on parts stay what they are. */
   #config: GatewayConfig;
@@ -85,33 +77,25 @@ export class Gateway {
   #reporting: Reporting | undefined;
   #closing: Promise<void> | undefined;
   #reloading: Promise<void> = Promise.resolve();
-  #callerTroubleAt = Number.NEGATIVE_INFINITY;
 
   /** @internal */
   constructor({ config, warnings }: GatewaySettings, logger: Logger) {
     this.#config = config;
     this.#logger = logger;
     this.#warn(warnings);
-    this.#context = {
-      policy: { ...defaultPolicy, profile: config.defaults.profile ?? defaultPolicy.profile },
-      typeBase: config.problemTypeBase ?? defaultProblemTypeBase,
-      key: undefined,
-    };
-    const { maxHeaderBytes, headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs } = config.listen;
-    this.#server = createServer(
-      {
-        maxHeaderSize: maxHeaderBytes ?? maxHeaderBytesDefault,
-        headersTimeout: headersTimeoutMs ?? headersTimeoutMsDefault,
-        requestTimeout: requestTimeoutMs ?? requestTimeoutMsDefault,
-        keepAliveTimeout: keepAliveTimeoutMs ?? keepAliveTimeoutMsDefault,
-        insecureHTTPParser: false,
-        requireHostHeader: true,
+    this.#entrance = new Entrance({
+      context: {
+        policy: { ...defaultPolicy, profile: config.defaults.profile ?? defaultPolicy.profile },
+        typeBase: config.problemTypeBase ?? defaultProblemTypeBase,
+        key: undefined,
       },
-      (req, res) => this.#answer(req, res),
-    );
-    this.#server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) =>
-      this.#upgrade(req, socket, head),
-    );
+      logger,
+      dispatch: this.#dispatch,
+      current: () => this.#current,
+      places: () => this.#places,
+      isClosing: () => this.#closing !== undefined,
+    });
+    this.#server = strictServer(config.listen, this.#entrance);
   }
 
   /** @internal */
@@ -122,7 +106,7 @@ export class Gateway {
       this.#latchkey = latchkeyOf(config, {
         store,
         logger: this.#logger,
-        tenant: ({ native }) => this.#callers.get(native as IncomingMessage),
+        tenant: ({ native }) => this.#entrance.callerOf(native as IncomingMessage),
         limits: { of: (tenant) => limitsOf(this.#current?.config ?? config, tenant) },
       });
     } catch (error) {
@@ -197,6 +181,8 @@ export class Gateway {
       );
     }
     const next = await Generation.of(config, { latchkey: this.latchkey, hooks: this.#hooks, before });
+    // Its end would not know of it.
+    if (this.#closing !== undefined) throw new ConfigError("the gateway is not running");
     this.#warn(warnings);
     this.#current = next;
     this.#config = config;
@@ -229,117 +215,19 @@ export class Gateway {
     const left = () => Math.max(0, until - performance.now());
     const server = this.#server;
     const isListening = server.listening;
-    const closed = isListening ? once(server, "close") : Promise.resolve();
-    if (isListening) {
-      server.close();
-      server.closeIdleConnections();
-    }
+    const closed = isListening ? ended(server) : Promise.resolve();
     // A worker's round may be a request to this very server, so it ends before that does.
     await within(left(), this.#workers?.stop());
-    // Executions first, also those whose client has gone: nobody else knows that they need upstream's connections.
-    await this.#latchkey?.engine.drain(left());
+    // Waits for executions whose client has gone as well, and ends websockets.
     const proxies = [...(this.#current === undefined ? [] : [this.#current.proxy]), ...this.#retiring];
     await Promise.all(proxies.map((proxy) => proxy.close({ drainMs: left() })));
+    // The streams of the admin API would not end by themselves.
+    await this.#places?.close();
     await within(left(), closed);
     server.closeAllConnections();
-    await this.#places?.close();
     await this.#reporting?.stop();
     await this.#latchkey?.close({ drainMs: left() });
     if (isListening) this.#logger.info({ event: "gateway_stopped" }, "the gateway has stopped");
-  }
-
-  #answer(req: IncomingMessage, res: ServerResponse): void {
-    if (this.#closing !== undefined) res.setHeader("connection", "close");
-    try {
-      const handled = this.#handle(req, res);
-      handled?.catch((error) => this.#failed(res, error));
-    } catch (error) {
-      this.#failed(res, error);
-    }
-  }
-
-  #handle(req: IncomingMessage, res: ServerResponse): Promise<void> | undefined {
-    const current = this.#current;
-    const refusal = refusalOf(req);
-    if (refusal !== undefined) return this.#refuse(req, res, refusalAnswer(this.#context, refusal));
-    const { path } = splitTarget(originForm(req.url ?? "/"));
-    const own = this.#places?.handlerOf(path);
-    if (current === undefined) return this.#refuse(req, res, notOpen(this.#context));
-    if (own !== undefined) {
-      const isStatus = this.#places?.isStatus(path) === true;
-      return this.#withCaller(isStatus, current, req, res, async () => void (await own(req, res)));
-    }
-    const protect = current.protection(req.method ?? "", path);
-    if (protect === undefined) return current.proxy.pass(req, res);
-    // Without a key nobody asks who is calling: the request is refused, or passes.
-    const hasKey = req.headers["idempotency-key"] !== undefined;
-    return this.#withCaller(hasKey, current, req, res, () => protect(req, res));
-  }
-
-  /** Finds out who is calling, before anything else happens to the request. */
-  #withCaller(
-    isNeeded: boolean,
-    current: Generation,
-    req: IncomingMessage,
-    res: ServerResponse,
-    then: () => Promise<void>,
-  ): Promise<void> {
-    if (!isNeeded) return then();
-    const caller = this.#dispatch.tenantOf(req) ?? current.callerOf(req);
-    if (!(caller instanceof Promise)) {
-      this.#callers.set(req, caller);
-      return then();
-    }
-    return caller.then(
-      (tenant) => {
-        this.#callers.set(req, tenant);
-        return then();
-      },
-      (error) => {
-        if (!(error instanceof CallerUnavailableError)) throw error;
-        this.#tellCallerTrouble(error);
-        return this.#refuse(req, res, callerUnavailable(this.#context));
-      },
-    );
-  }
-
-  #upgrade(req: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const { path } = splitTarget(originForm(req.url ?? "/"));
-    const current = this.#current;
-    // Whoever asks for another protocol gets a plain answer, which goes the way of every request.
-    const isRefused =
-      current === undefined ||
-      (asksForWebsocket(req) &&
-        (this.#closing !== undefined ||
-          refusalOf(req) !== undefined ||
-          this.#places?.handlerOf(path) !== undefined ||
-          // What is protected is answered once and kept, which no websocket can be.
-          current.protection(req.method ?? "", path) !== undefined));
-    if (isRefused) socket.end("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
-    else current.proxy.upgrade(req, socket, head);
-  }
-
-  async #refuse(req: IncomingMessage, res: ServerResponse, answer: HttpAnswer): Promise<void> {
-    // Nobody is going to read the body, and an unread one would block the connection.
-    req.resume();
-    writeNodeAnswer(res, answer);
-  }
-
-  #failed(res: ServerResponse, error: unknown): void {
-    this.#logger.error(
-      { event: "gateway_error", error: error instanceof Error ? error.message : String(error) },
-      "a request failed inside the gateway",
-    );
-    res.destroy();
-  }
-
-  /** Every request would say so. */
-  #tellCallerTrouble({ message, cause }: CallerUnavailableError): void {
-    const now = performance.now();
-    if (now - this.#callerTroubleAt < callerTroublePauseMs) return;
-    this.#callerTroubleAt = now;
-    const error = cause instanceof Error ? cause.message : String(cause);
-    this.#logger.error({ event: "caller_unavailable", error }, message);
   }
 
   #warn(warnings: GatewaySettings["warnings"]): void {
@@ -358,29 +246,6 @@ export class Gateway {
   #urlOf(address: string): string {
     return `http://${address.includes(":") ? `[${address}]` : address}:${this.port}`;
   }
-}
-
-const maxHeaderBytesDefault = 16 * 1024; // Node's own, and that of most services behind.
-const headersTimeoutMsDefault = 15_000; // A head is one packet or two.
-const requestTimeoutMsDefault = 300_000; // 50 MB at 1.5 Mbit/s.
-const keepAliveTimeoutMsDefault = 75_000; // Longer than the minute after which common load balancers let go.
-const callerTroublePauseMs = 10_000;
-const retryAfterMs = 5_000;
-
-function notOpen(context: AnswerContext): HttpAnswer {
-  return problemAnswer(context, "store-unavailable", {
-    detail: "The gateway is starting. Send it again.",
-    retryAfterMs,
-  });
-}
-
-function callerUnavailable(context: AnswerContext): HttpAnswer {
-  return problemAnswer(context, "caller-unavailable", {
-    detail:
-      "The keys with which tokens are verified could not be fetched, so nothing was executed. Send the request again " +
-      "with the same key.",
-    retryAfterMs,
-  });
 }
 
 /** A wrong password or a missing table is said before the port opens, and not by the first request. */

@@ -21,12 +21,18 @@ export function list(
     throw new ConfigError(`limit is ${limit} and must be a whole number from 1 to ${rowsMax}`);
   }
   const scope = tenant === undefined ? query.tenantScope : tenantScope("list", tenant);
-  // A key that is stored hashed has a name only within its scope.
-  const key =
-    query.key === undefined || scope === undefined || named === undefined
-      ? query.key
-      : named({ scope, key: query.key }).key;
+  const key = query.key === undefined ? undefined : storedKey(query.key, scope, named);
   return engine.ask("list", () => store.list({ ...query, key, tenantScope: scope, limit }));
+}
+
+/** A key that is stored hashed has a name only within its scope. */
+function storedKey(key: string, scope: string | undefined, named: (id: RecordId) => RecordId = (id) => id) {
+  const id = named({ scope: scope ?? "", key });
+  if (scope !== undefined || id.key === key) return id.key;
+  // An empty list would say that nobody has ever sent it.
+  throw new ConfigError(
+    "keys are stored hashed together with their scope, so that a key alone finds nothing: name its tenant, too",
+  );
 }
 
 const rowsDefault = 100;

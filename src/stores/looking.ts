@@ -33,7 +33,8 @@ export async function pageOf(query: ListQuery, finder: RecordFinder): Promise<Om
   // One more than asked for tells whether there is another page.
   const wanted = limit + 1;
   let after = query.after === undefined ? undefined : placeOf(query.after);
-  const found = await finder.find(after, wanted);
+  // The page before has found out that there are too many.
+  const found = isBetween(after) ? undefined : await finder.find(after, wanted);
   if (found !== undefined) return cut(found, limit);
   const records: ListedRecord[] = [];
   const giveUpAt = performance.now() + lookingMs;
@@ -53,6 +54,16 @@ function cut(found: readonly ListedRecord[], limit: number): Omit<RecordPage, "n
   const records = found.slice(0, limit);
   const last = records.at(-1);
   return { records, next: found.length > limit && last !== undefined ? cursorAt(last) : undefined };
+}
+
+/** Where everything from this moment on was looked at: no record has an empty scope. */
+export function before(createdAt: number): Place {
+  return { createdAt, scope: "", key: "" };
+}
+
+/** Whether this is where a look has ended, and no record's place. */
+export function isBetween(place: Place | undefined): boolean {
+  return place?.scope === "";
 }
 
 /** A page that is shown at once: with the last look, which may have begun just before, well below 200 ms. */

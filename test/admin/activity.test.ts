@@ -183,6 +183,28 @@ describe("activity", () => {
     expect((await administration.stats()).processes).toEqual([]);
   });
 
+  it("ends with its Latchkey, if nobody ended it before", async () => {
+    const { latchkey, clock } = onVirtualTime();
+    const { notes } = latchkey.store;
+    const { write } = notes;
+    let writes = 0;
+    Object.assign(notes, {
+      write(...args: Parameters<typeof write>) {
+        writes += 1;
+        return write.apply(notes, args);
+      },
+    });
+    const { stop } = reportActivity(latchkey, { role: "api" });
+    await clock.advance(10_000);
+    await latchkey.close();
+    const before = writes;
+    expect(before).toBeGreaterThan(0);
+    await clock.advance(60_000);
+    await stop();
+    expect(writes).toBe(before);
+    expect(latchkey.engine.events.areHeard).toBe(false);
+  });
+
   it("fits into its notes, however much happens", async () => {
     const clock = manualClock();
     const store = memoryStore({ clock: clock.now });

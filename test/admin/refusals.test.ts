@@ -1,7 +1,9 @@
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
 import { adminHandler, type Operator, type ProblemView, serveAdmin } from "../../src/admin/admin.ts";
-import { ConfigError } from "../../src/index.ts";
+import { StoreRefusedError } from "../../src/core/errors.ts";
+import { ConfigError, createLatchkey } from "../../src/index.ts";
+import { memoryStore } from "../../src/stores/memory/store.ts";
 import { type AdminClient, ada, clientOf, eve, inMemory, onVirtualTime, served } from "./admin-client.ts";
 
 const bust = { scope: "acme", key: "a", attempt: 1, reason: "a wrong price" };
@@ -161,6 +163,7 @@ describe("what is sent", () => {
     const wrong: readonly (readonly [path: string, body: unknown, at: string])[] = [
       ["/api/record/bust", null, ""],
       ["/api/record/bust", "text", ""],
+      ["/api/record/bust", { ...bust, reason: " " }, "reason"],
       ["/api/record/resolve", resolve(undefined), "verdict"],
       ["/api/record/resolve", resolve({ kind: "unknown" }), "verdict.kind"],
       ["/api/record/resolve", resolve({ kind: "completed" }), "verdict.response"],
@@ -208,6 +211,23 @@ describe("what is asked for", () => {
     expect((await admin.ask("/api/records?__proto__=1")).status).toBe(400);
   });
 
+  it("with what no store can be asked for is refused, and not taken for a store that is down", async () => {
+    const { admin } = await withRecord();
+    for (const [at, path] of [
+      ["key", "/api/records?key=a%00b"],
+      ["tenant", "/api/records?tenant=a%0Ab"],
+      ["scope", "/api/record?scope=a%00&key=a"],
+      ["cursor", "/api/audit?cursor=%00"],
+    ] as const) {
+      expect(await refusal(await admin.ask(path))).toMatchObject({
+        status: 400,
+        errors: [{ at, detail: "must not hold control characters" }],
+      });
+    }
+    const requeued = await admin.post("/api/dead-letters/requeue", { ids: ["1", "\u0000"] });
+    expect(await refusal(requeued)).toMatchObject({ status: 400, errors: [{ at: "ids.1" }] });
+  });
+
   it("cannot go on from anywhere", async () => {
     const { admin } = await withRecord();
     for (const path of ["/api/records", "/api/audit"]) {
@@ -217,6 +237,17 @@ describe("what is asked for", () => {
         expect(await refusal(response)).toMatchObject({ errors: [{ at: "cursor" }] });
       }
     }
+  });
+
+  it("is not taken for a wrong place where none was named", async () => {
+    const store = memoryStore();
+    const latchkey = createLatchkey({ store, tenant: "single" });
+    store.list = async () => {
+      throw new StoreRefusedError("the vault did not answer");
+    };
+    const admin = await served(latchkey);
+    expect(await refusal(await admin.ask("/api/records"))).toMatchObject({ status: 503 });
+    expect(await refusal(await admin.ask("/api/records?cursor=x"))).toMatchObject({ status: 400 });
   });
 
   it("is not there: 404, and for what is not any more too", async () => {
@@ -295,6 +326,21 @@ describe("how it is put together", () => {
     ]) {
       expect(refusedWith({ operators })).toThrow(ConfigError);
     }
+  });
+
+  it("a right that is misspelt is refused, and not given", () => {
+    for (const operators of [
+      [{ ...ada, readonly: true }],
+      [{ ...ada, readOnly: "true" }],
+      [{ ...ada, readOnly: 1 }],
+      [{ ...ada, readOnly: null }],
+      [null],
+    ]) {
+      expect(refusedWith({ operators })).toThrow(ConfigError);
+    }
+    expect(refusedWith({ operators: [{ ...ada, readonly: true }] })).toThrow(
+      /"readonly", which is not known/,
+    );
   });
 
   it("says what is wrong with a path, a port, a role or what is shown", async () => {

@@ -4,7 +4,7 @@ import { Administration, type RecordDetailView, type ResponseView } from "../../
 import { createLatchkey, type KeyRing, keyRing, type Latchkey } from "../../src/index.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { sqliteBusiness } from "../support/business.ts";
-import { atTheEnd } from "./admin-client.ts";
+import { atTheEnd, served } from "./admin-client.ts";
 
 const of = { tenant: "acme", key: "a" };
 
@@ -167,6 +167,15 @@ describe("finding a record", () => {
     const { records } = await administration.records({ tenant: "acme", key: "a" });
     expect(records.map(({ key }) => key.slice(0, 3))).toEqual(["h1_"]);
     const key = records[0]?.key ?? "";
+    expect((await administration.records({ key })).records).toHaveLength(1);
+    // An empty list would be taken for a key that never came.
+    await expect(administration.records({ key: "a" })).rejects.toThrow(/name its tenant, too/);
+    const admin = await served(latchkey);
+    const refused = await admin.ask("/api/records?key=a");
+    expect([refused.status, await refused.text()]).toEqual([
+      400,
+      expect.stringMatching(/name its tenant, too/),
+    ]);
     expect((await administration.record(of))?.key).toBe(key);
     expect((await administration.record({ scope: "acme", key }))?.key).toBe(key);
     expect(await administration.bust({ scope: "acme", key, attempt: 1, reason: "wrong" }, "ada")).toEqual({
@@ -174,6 +183,18 @@ describe("finding a record", () => {
     });
     expect((await administration.record(of))?.timeline.map(({ to }) => to)).toContain("expired");
   });
+});
+
+it("a record is shown, and can be settled, also while nobody can tell how often it came", async () => {
+  const store = memoryStore();
+  const latchkey = createLatchkey({ store, tenant: "single", onServerError: "reconcile" });
+  await unknown(latchkey);
+  store.notes.read = async () => {
+    throw new Error("the notes cannot be read");
+  };
+  const shown = await new Administration(latchkey).record(of);
+  expect(shown).toMatchObject({ state: "unknown", duplicates: null });
+  expect(shown?.timeline.at(-1)?.to).toBe("unknown");
 });
 
 it("how many run is counted up to a thousand, also where pages are short", async () => {

@@ -48,7 +48,7 @@ const post = (url: string, key: string) =>
     body: "{}",
   });
 
-it("protects what is behind it, and ends in order with what is under way", async () => {
+it("protects what is behind it, and ends in order with what is under way", { timeout: 60_000 }, async () => {
   let executions = 0;
   let hold: ((res: ServerResponse) => void) | undefined;
   const to = await upstream((res) => {
@@ -57,7 +57,7 @@ it("protects what is behind it, and ends in order with what is under way", async
     else hold(res);
   });
   const store = `sqlite:${join(latchkey.folder, "gateway.db")}`;
-  const { child, ended, url } = await started([
+  const { child, ended, url, log } = await started([
     "--upstream",
     to,
     "--port",
@@ -73,7 +73,10 @@ it("protects what is behind it, and ends in order with what is under way", async
   expect(await replayed.text()).toBe("number 1");
 
   const held = new Promise<ServerResponse>((resolve) => {
-    hold = resolve;
+    hold = (res) => {
+      hold = undefined;
+      resolve(res);
+    };
   });
   const late = post(url, "k2");
   const res = await held;
@@ -86,6 +89,9 @@ it("protects what is behind it, and ends in order with what is under way", async
       ),
     )
     .toBe("refused");
+  // Whoever asks for a reload now must not end what is waited for.
+  child.kill("SIGHUP");
+  await expect.poll(log).toMatch(/was not taken over/);
   res.writeHead(201).end("late, and there");
   expect(await (await late).text()).toBe("late, and there");
   expect((await ended).code).toBe(0);
@@ -134,7 +140,7 @@ it("--check says everything that is wrong, with its line, and opens nothing", as
   // The same is refused before a port opens, all of it at once.
   const start = await latchkey.run(["gateway", "--config", config]);
   expect(start).toMatchObject({ code: 2, stdout: "" });
-  expect(start.stderr).toMatch(/bad\.yaml:1:[^]*bad\.yaml:5:/);
+  expect(start.stderr).toMatch(/bad\.yaml:1:.*bad\.yaml:5:/s);
 });
 
 it("a port that is taken is one sentence", async () => {

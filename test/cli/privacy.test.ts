@@ -109,3 +109,29 @@ describe("a store that cannot be reached", () => {
     }
   });
 });
+
+describe("a URL with a password that is not written as it has to be", () => {
+  it.each([
+    "postgres://dbuser:half/s3cret-pw@127.0.0.1:1/payments",
+    "postgres://dbuser:half?s3cret-pw@127.0.0.1:1/payments",
+    "postgres://dbuser:half#s3cret-pw@127.0.0.1:1/payments",
+    "postgres://dbuser:half-s3cret-pw",
+    "mysql://dbuser:half/s3cret-pw@127.0.0.1:1/payments",
+    "redis://dbuser:half/s3cret-pw@127.0.0.1:1",
+  ])("is bad usage, and nothing of it is shown: %s", async (url) => {
+    for (const args of [["stats"], ["work"], ["stats", "--json"]]) {
+      const { code, stderr } = await latchkey.run(args, { env: { LATCHKEY_STORE: url } });
+      expect(code).toBe(2);
+      expect(stderr).toMatch(/the store's URL cannot be read: in a password, write/);
+      for (const secret of ["half", "s3cret-pw", "dbuser"]) expect(stderr).not.toContain(secret);
+    }
+  });
+
+  it("is not shown where a driver takes it, either", async () => {
+    const url = "postgres:dbuser:s3cret-pw@127.0.0.1:1/payments";
+    const { code, stderr } = await latchkey.run(["stats"], { env: { LATCHKEY_STORE: url } });
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/the store postgres:\/\/… cannot be used/);
+    for (const secret of ["s3cret-pw", "dbuser"]) expect(stderr).not.toContain(secret);
+  });
+});

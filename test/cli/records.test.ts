@@ -25,7 +25,8 @@ const stores = {
   Postgres: () => freshDatabase(),
 };
 
-describe.each(Object.entries(stores))("%s", (_, make) => {
+// Each starts some processes, which take their time on a busy machine.
+describe.each(Object.entries(stores))("%s", { timeout: 60_000 }, (_, make) => {
   let store: Store;
   let url: string;
   let drop: () => Promise<void>;
@@ -108,6 +109,19 @@ describe.each(Object.entries(stores))("%s", (_, make) => {
     const ended = await endOf(piped);
     expect(ended).toMatchObject({ code: 0, stderr: "" });
     expect(ended.stdout).toMatch(/^STATE .*\n$/);
+  });
+
+  it("nothing of what others have written is obeyed by a terminal, also not as JSON", async () => {
+    const body = "\u009b2Jgone \u202ereversed \u001b[2J";
+    await complete(store, "acme", "hostile", body);
+    const text = await run(["inspect", "hostile"]);
+    expect(text.stdout).toContain("gone");
+    const json = await run(["inspect", "hostile", "--json"]);
+    expect((JSON.parse(json.stdout) as RecordDetailView).response).toMatchObject({ body });
+    const hidden = /[^\P{C}\n]/u; // Whatever is not seen, but for the ends of lines.
+    for (const { stdout } of [text, json]) expect(stdout).not.toMatch(hidden);
+    const unknown = await run(["inspect", "x\u009b2J", "--scope", "\u009b2J", "--json"]);
+    expect(unknown.stderr).not.toMatch(hidden);
   });
 
   it("inspect shows state, timeline and answer of one record, found by its key alone", async () => {

@@ -121,7 +121,7 @@ it("accepted requests are sent to the service, with the tenant in the header tha
     heard.push(`${asked} ${headers["x-tenant"]} ${body}`);
     return [201, "{}"];
   });
-  const kept = { method: "POST", target: "/charges", headers: [], body: Buffer.from("{}") };
+  const kept = { tenant: "acme", method: "POST", target: "/charges", headers: [], body: Buffer.from("{}") };
   await store.reserve(
     request({ scope: "acme POST /charges", key: "accepted", mode: "accept", request: kept }),
   );
@@ -144,7 +144,7 @@ it("runs until SIGTERM, with metrics and an admin API for operators from a file"
   expect(told).toMatchObject({ message: "the workers are running", workers: ["sweeper", "reaper"] });
   expect((await fetch(told.metrics)).status).toBe(401);
   const metrics = await fetch(told.metrics, { headers: { authorization: "Bearer for-the-scraper" } });
-  expect(await metrics.text()).toMatch(/^latchkey_/m);
+  expect(await metrics.text()).toMatch(/^api_idempotency_unknown_waiting 0$/m);
   const session = (bearer: string) =>
     fetch(`${told.admin}/api/session`, { headers: { authorization: `Bearer ${bearer}` } });
   expect(await (await session(token)).json()).toMatchObject({ operator: "ada" });
@@ -155,7 +155,7 @@ it("runs until SIGTERM, with metrics and an admin API for operators from a file"
 
 it("lets a round under way end, unless it is told a second time", async () => {
   const { store, env } = fresh();
-  const kept = { method: "POST", target: "/slow", headers: [], body: Buffer.from("") };
+  const kept = { tenant: "acme", method: "POST", target: "/slow", headers: [], body: Buffer.from("") };
   await store.reserve(request({ scope: "acme", key: "slow", mode: "accept", request: kept }));
   let asked: () => void = () => {};
   const isAsked = new Promise<void>((resolve) => {

@@ -1,11 +1,9 @@
-import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import { idempotent } from "../../src/adapters/node.ts";
@@ -13,6 +11,8 @@ import { serveAdmin } from "../../src/admin/admin.ts";
 import { createLatchkey, currentOperation, type Latchkey, type LatchkeyOptions } from "../../src/index.ts";
 import { type SqliteDatabase, sqliteStore } from "../../src/stores/sqlite/store.ts";
 import { startBrowser } from "../support/browser.ts";
+import { startTcpProxy } from "../support/tcp-proxy.ts";
+import { watchedPage } from "../support/watched-page.ts";
 
 export const ada = { name: "ada", token: "ada-0123456789abcdef" };
 export const eve = { name: "eve", token: "eve-0123456789abcdef", readOnly: true };
@@ -29,8 +29,11 @@ export interface Bench {
   signIn(token?: string): Promise<void>;
   /** Signs in as ada, and opens a page such as `records?state=unknown`. */
   open(page: string): Promise<void>;
-  /** Statuses that the browser may complain of, because the test asks for a refusal. */
-  expectRefusals(...statuses: readonly number[]): void;
+  /** The browser tells of every request that fails; this endpoint refuses because the test wants it to. */
+  expectRefusalOf(path: string): void;
+  /** Between the browser and the admin API. */
+  cutNetwork(): void;
+  mendNetwork(): void;
 }
 
 let browser: Browser;
@@ -39,8 +42,6 @@ const closers: (() => unknown)[] = [];
 /** To be called at the top of a test file: one browser for all of its tests, and nothing left behind by any. */
 export function useBrowser(): void {
   beforeAll(async () => {
-    const root = fileURLToPath(new URL("../../", import.meta.url));
-    execFileSync(process.execPath, ["scripts/build-pages.js"], { cwd: root });
     browser = await startBrowser();
   }, 60_000);
   afterAll(() => browser?.close());
@@ -93,16 +94,30 @@ export async function openBench(
 
   const admin = await serveAdmin(latchkey, { port: 0, operators: [ada, eve] });
   closers.push(() => admin.close());
-  const { page, expectRefusals } = await watchedPage(admin.url, options.context);
+  const network = await startTcpProxy({ host: "127.0.0.1", port: admin.port });
+  closers.push(() => network.close());
+  const url = `http://127.0.0.1:${network.port}`;
+  let isNetworkDown = false;
+  const refusals: string[] = [];
+  const watched = await watchedPage(browser, {
+    origin: url,
+    mayFail: (failed) => isNetworkDown || refusals.some((path) => failed === `${url}/api/${path}`),
+    context: options.context ?? {},
+  });
+  closers.push(async () => {
+    await watched.close();
+    expect(watched.complaints).toEqual([]);
+  });
+  const { page } = watched;
   const signIn = async (token = ada.token) => {
-    await page.goto(`${admin.url}/`);
+    await page.goto(`${url}/`);
     await page.getByLabel("Operator token").fill(token);
     await page.getByRole("button", { name: "Sign in" }).click();
   };
   return {
     latchkey,
     page,
-    url: admin.url,
+    url,
     executions: (key) => executed.filter((other) => other === key).length,
     pay: (key, { tenant = "acme", isLost = false } = {}) =>
       fetch(apiUrl, {
@@ -119,47 +134,15 @@ export async function openBench(
     async open(at) {
       await signIn();
       await page.getByRole("navigation", { name: "Pages" }).waitFor();
-      await page.goto(`${admin.url}/#/${at}`);
+      await page.goto(`${url}/#/${at}`);
     },
-    expectRefusals,
-  };
-}
-
-/** A page whose every complaint, and every request to anybody else, fails the test when it ends. */
-async function watchedPage(url: string, options: BrowserContextOptions | undefined) {
-  // Without a locale the browser takes the machine's, which may be no language at all ("C").
-  const context = await browser.newContext({
-    locale: "en-GB",
-    viewport: { width: 1280, height: 800 },
-    ...options,
-  });
-  const page = await context.newPage();
-  page.setDefaultTimeout(10_000);
-  const complaints: string[] = [];
-  const refusals = new Set<number>();
-  page.on("pageerror", (error) => complaints.push(`thrown: ${error.message}`));
-  page.on("console", (message) => {
-    const status = /^Failed to load resource: .* status of (\d+)/.exec(message.text())?.[1];
-    if (status !== undefined && refusals.has(Number(status))) return;
-    if (message.type() === "error" || message.type() === "warning") complaints.push(message.text());
-  });
-  page.on("request", (request) => {
-    if (!request.url().startsWith(`${url}/`)) complaints.push(`asked elsewhere: ${request.url()}`);
-  });
-  await page.addInitScript({
-    content: `addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI }) => {
-      console.error("forbidden by the policy: " + violatedDirective + " " + blockedURI);
-    });`,
-  });
-  closers.push(async () => {
-    await context.close();
-    expect(complaints).toEqual([]);
-  });
-  return {
-    page,
-    expectRefusals: (...statuses: readonly number[]) => {
-      for (const status of statuses) refusals.add(status);
+    expectRefusalOf: (path) => void refusals.push(path),
+    cutNetwork() {
+      isNetworkDown = true;
+      network.refuse();
+      network.cut();
     },
+    mendNetwork: () => network.accept(),
   };
 }
 

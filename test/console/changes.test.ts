@@ -31,7 +31,7 @@ it("busting a key asks for a reason, and the next request is executed", async ()
 it("a key that is being executed cannot be busted, and the refusal says what to do", async () => {
   const bench = await openBench();
   const { page, latchkey } = bench;
-  bench.expectRefusals(409);
+  bench.expectRefusalOf("record/bust");
   const held = gate();
   const running = latchkey.run({ tenant: "acme", key: "slow" }, () => held.opened);
   await bench.open("record?scope=acme&key=slow");

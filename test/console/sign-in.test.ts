@@ -6,7 +6,7 @@ useBrowser();
 it("a wrong token is refused in words, the right one opens the console, and signing out forgets it", async () => {
   const bench = await openBench();
   const { page } = bench;
-  bench.expectRefusals(401);
+  bench.expectRefusalOf("session");
   await bench.signIn("not-a-token-of-anybody");
   await page.getByRole("alert").getByText("This token is not accepted").waitFor();
   expect(await page.evaluate("sessionStorage.length")).toBe(0);

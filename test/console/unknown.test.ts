@@ -96,7 +96,7 @@ it("the call happened: the operation goes on after it, with its result, and does
 it("what somebody else has settled meanwhile is said, and stays as it is", async () => {
   const bench = await withUnknown("lost-4");
   const { page, latchkey } = bench;
-  bench.expectRefusals(409);
+  bench.expectRefusalOf("record/resolve");
   await page.getByRole("button", { name: "It was not executed…" }).click();
   const of = { tenant: "acme", key: "lost-4" };
   await latchkey.resolve({ of, by: "bob", verdict: { kind: "completed", response: { status: 200 } } });
@@ -104,4 +104,31 @@ it("what somebody else has settled meanwhile is said, and stays as it is", async
   await page.getByRole("button", { name: "It may be tried again" }).click();
   await page.getByRole("alert").getByText("not unknown any more").waitFor();
   expect((await latchkey.inspect(of)).record?.state).toBe("completed");
+});
+
+it("whoever comes for one that is settled by now is not shown another in its place", async () => {
+  const bench = await withUnknown("lost-5");
+  const { page, latchkey } = bench;
+  await bench.pay("lost-6", { isLost: true });
+  await page.goto(`${bench.url}/#/unknown?scope=acme&key=lost-5`);
+  await page.getByRole("button", { name: "Look again" }).click();
+  await page.getByRole("region", { name: "Evidence about lost-5" }).waitFor();
+  await page.getByRole("button", { name: "It was not executed…" }).click();
+  await page.getByRole("dialog").getByText("lost-5 of acme").waitFor();
+  await page.getByRole("button", { name: "Cancel" }).click();
+
+  const of = { tenant: "acme", key: "lost-5" };
+  await latchkey.resolve({ of, by: "bob", verdict: { kind: "completed", response: { status: 200 } } });
+  await page.getByRole("button", { name: "Look again" }).click();
+  await page.getByText("lost-5 is not among these").waitFor();
+  expect(await page.getByRole("button", { name: "It was not executed…" }).count()).toBe(0);
+
+  // After a verdict the next one is shown.
+  await page.getByRole("link", { name: /lost-6/ }).click();
+  await bench.pay("lost-7", { isLost: true });
+  await page.getByRole("button", { name: "It was not executed…" }).click();
+  await page.getByRole("dialog").getByText("lost-6 of acme").waitFor();
+  await page.getByLabel("How is it known?").fill("the provider's export has no such charge");
+  await page.getByRole("button", { name: "It may be tried again" }).click();
+  await page.getByRole("region", { name: "Evidence about lost-7" }).waitFor();
 });

@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
   cpSync,
@@ -18,6 +18,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type RunningDemo, startDemo } from "../../src/demo/demo.ts";
+import { PaymentsSupervisor } from "../../src/demo/payments-supervisor.ts";
 import { playgroundView } from "./playground-view.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -50,6 +51,21 @@ const post = (url: string, body: unknown, headers: Record<string, string> = {}) 
 const order = { scenario: "nothing", isProtected: true, amount: 100 };
 
 describe("the playground's processes", () => {
+  it("one that dies just before it is told to end is only heard of", async () => {
+    const supervisor = new PaymentsSupervisor({
+      databasePath: join(folder, "dying.db"),
+      providerUrl: "http://127.0.0.1:1",
+      onMessage() {},
+      onProcess() {},
+    });
+    await supervisor.start();
+    supervisor.kill();
+    // Without a turn of the event loop, so that nobody here has heard of it yet.
+    spawnSync("sleep", ["0.2"]);
+    await supervisor.end();
+    expect(supervisor.state.pid).toBeNull();
+  });
+
   it("end, and their files are removed", async () => {
     const before = new Set(readdirSync(tmpdir()));
     const demo = await startDemo({ port: 0 });

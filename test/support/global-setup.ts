@@ -1,3 +1,5 @@
+import { execFileSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
 import { Client } from "pg";
 import type { TestProject } from "vitest/node";
 import { startPostgres } from "./postgres-server.ts";
@@ -11,6 +13,9 @@ declare module "vitest" {
 
 /** One Postgres per run, shared by all test files; without one the run fails, because skipped tests prove nothing. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  // Here and not where pages are tested, because two test files at once would build them over each other.
+  const root = fileURLToPath(new URL("../../", import.meta.url));
+  execFileSync(process.execPath, ["scripts/build-pages.js"], { cwd: root });
   const ownUrl = process.env.LATCHKEY_TEST_POSTGRES_URL;
   if (ownUrl) {
     await assertAnswers(ownUrl);

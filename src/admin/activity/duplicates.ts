@@ -7,28 +7,47 @@ import { parsed } from "./sheet.ts";
 type Kind = Exclude<keyof DuplicatesView, "lastAt">;
 type Counts = Record<Kind, number> & { lastAt: number };
 
+interface Duplicate extends RecordId {
+  readonly outcome: ReserveOutcome;
+}
+
 /** What came again with the keys that were sent again lately; no more than so many of them. */
 export class Duplicates {
   readonly #byId = new Map<string, Counts>();
+  readonly #aside: Duplicate[] = [];
   /** How often it has changed, and how often it had when it was last told. */
   #changes = 0;
   #told = 0;
 
-  /** On the path of a duplicate, so it looks at no clock: `now` is when somebody last did. */
-  add(id: RecordId, outcome: ReserveOutcome, now: number): void {
-    const kind = kinds[outcome];
+  /**
+   * On the path of a duplicate, so it is only put aside. Of more than can be put aside until the next `putDown` some are
+   * not remembered: who comes so often is seen anyway.
+   */
+  add(duplicate: Duplicate): void {
+    if (kinds[duplicate.outcome] !== undefined && this.#aside.length < asideMax) this.#aside.push(duplicate);
+  }
+
+  putDown(now: number): void {
+    if (this.#aside.length === 0) return;
+    for (const duplicate of this.#aside) this.#count(duplicate, now);
+    this.#aside.length = 0;
+    this.#changes += 1;
+    for (const oldest of this.#byId.keys()) {
+      if (this.#byId.size <= keysMax) return;
+      this.#byId.delete(oldest);
+    }
+  }
+
+  #count(duplicate: Duplicate, now: number): void {
+    const kind = kinds[duplicate.outcome];
     if (kind === undefined) return;
-    const name = recordIdText(id);
+    const name = recordIdText(duplicate);
     const counts = this.#byId.get(name) ?? { replayed: 0, inProgress: 0, misused: 0, unknown: 0, lastAt: 0 };
     counts[kind] += 1;
     counts.lastAt = now;
     // What was used last is at the end.
     this.#byId.delete(name);
     this.#byId.set(name, counts);
-    this.#changes += 1;
-    if (this.#byId.size <= keysMax) return;
-    const [oldest = ""] = this.#byId.keys();
-    this.#byId.delete(oldest);
   }
 
   /** How often it has changed. */
@@ -84,3 +103,4 @@ const kinds: Partial<Record<ReserveOutcome, Kind>> = {
 };
 
 const keysMax = 200;
+const asideMax = 2_000; // Some milliseconds of work in each second.

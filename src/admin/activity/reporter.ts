@@ -87,13 +87,17 @@ export class Reporter {
     await this.#tell({ isLast: true }).catch(() => {});
   }
 
+  get #isClosed(): boolean {
+    return this.#latchkey.engine.isClosed;
+  }
+
   #listen(event: LatchkeyEvent): void {
     const series = seriesOf(event);
     if (series !== undefined) {
       this.#counted[series] += 1;
       this.#hasCounted = true;
     }
-    if (event.type === "reserved") this.#duplicates.add(event, event.outcome, this.#now);
+    if (event.type === "reserved") this.#duplicates.add(event);
     else if (event.type === "worker") this.#workers.round(event.worker, event.counts, this.#clock.now());
     else if (event.type === "worker_error")
       this.#workers.failed(event.worker, event.error, this.#clock.now());
@@ -103,6 +107,8 @@ export class Reporter {
   #tickLater(): void {
     const { runtime } = this.#latchkey.engine;
     const tick = () => {
+      // Nobody stopped it, and there is no store any more to tell anything.
+      if (this.#isClosed) return void this.stop();
       this.#putDown();
       this.#tickLater();
     };
@@ -112,6 +118,7 @@ export class Reporter {
   #putDown(): void {
     if (!this.#clock.isKnown) return;
     this.#now = this.now();
+    this.#duplicates.putDown(this.#now);
     if (!this.#hasCounted) return;
     this.#hasCounted = false;
     for (const series of activitySeries) {
@@ -153,8 +160,7 @@ export class Reporter {
   }
 
   async #tell({ isLast }: { readonly isLast: boolean }): Promise<void> {
-    const { breaker } = this.#latchkey.health();
-    if (breaker === "open") return;
+    if (this.#isClosed || this.#latchkey.health().breaker === "open") return;
     await this.#enter(isLast);
     if (this.#startedAt === undefined) return;
     const drafts = [this.#processDraft(isLast), this.#duplicatesDraft(), ...this.#sheetDrafts(isLast)].filter(

@@ -1,7 +1,7 @@
 import type { GatewayCheck, GatewayFlags } from "../../gateway/gateway.ts";
 import { command, type Input, jsonOption, noArguments } from "../command.ts";
 import type { Context } from "../context.ts";
-import { usage } from "../failure.ts";
+import { failureOf, usage } from "../failure.ts";
 import { flag, text, wholeNumber } from "../option.ts";
 
 const gatewayOptions = {
@@ -65,27 +65,31 @@ export const gateway = command({
     if (options.check) return tell(context, await checkGateway(flags, context.env), problemLine);
     const settings = await readSettings(flags, context.env);
     const stopped = context.untilStopped();
-    const running = await startGateway(settings);
+    const { logger } = context;
+    const starting = startGateway(settings, { logger });
     const reload = async () => {
       try {
+        const running = await starting;
         await running.reload(await readSettings(flags, context.env));
-        await context.note(JSON.stringify({ level: "info", message: "the configuration was taken over" }));
+        logger.info({}, "the configuration was taken over");
       } catch (error) {
-        const reason = error instanceof Error ? error.message : String(error);
-        await context.note(
-          JSON.stringify({ level: "error", message: "the configuration was not taken over", reason }),
-        );
+        logger.error({ reason: failureOf(error).message }, "the configuration was not taken over");
       }
     };
     const onHangup = () => void reload();
+    // Without a listener the signal would end the process, while it starts and while it waits for requests to end.
     process.on("SIGHUP", onHangup);
     try {
-      const { url } = running;
-      await context.answer({ url }, () => `The gateway listens on ${url}`);
-      await stopped;
+      const running = await starting;
+      try {
+        const { url } = running;
+        await context.answer({ url }, () => `The gateway listens on ${url}`);
+        await stopped;
+      } finally {
+        await running.close();
+      }
     } finally {
       process.off("SIGHUP", onHangup);
-      await running.close();
     }
   },
 });

@@ -10,7 +10,6 @@ import {
 } from "../../workers/workers.ts";
 import { command, noArguments } from "../command.ts";
 import type { Context } from "../context.ts";
-import { jsonLog } from "../json-log.ts";
 import { explained } from "../operations.ts";
 import { operatorsOf } from "../operators.ts";
 import { shownUrl } from "../secrets.ts";
@@ -46,7 +45,7 @@ export const work = command({
       tenant: "single",
       ...(reconcile && { reconcile }),
       expiry: options.expiry,
-      logger: jsonLog(context.secrets),
+      logger: context.logger,
       logKeys: options["log-keys"],
       ...privacyOf(context, store),
     });
@@ -120,11 +119,14 @@ async function runUntilStopped(
       closing.push(() => server.close());
       told.admin = server.url;
     }
+    const { reportActivity } = await import("../../admin/admin.ts");
+    const reporting = reportActivity(latchkey, { role: "worker" });
+    closing.push(() => reporting.stop());
     const workers = startWorkers(latchkey, chosen);
     closing.unshift(() => workers.stop());
-    jsonLog(context.secrets).info({ ...told, workers: workers.names }, "the workers are running");
+    context.logger.info({ ...told, workers: workers.names }, "the workers are running");
     const signal = await stopped;
-    jsonLog(context.secrets).info({ signal }, "the workers end after the rounds that they are in");
+    context.logger.info({ signal }, "the workers end after the rounds that they are in");
   } finally {
     await withinDrain(options.drain, closing);
   }

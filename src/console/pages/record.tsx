@@ -54,7 +54,8 @@ export function RecordPage({ route, onChanged }: RecordPageProps) {
 
 function Whole({ record, onChanged }: { readonly record: RecordDetailView; readonly onChanged: () => void }) {
   const { session } = useConsole();
-  const [isBusting, setIsBusting] = useState(false);
+  // As it was looked at: what this page hears of a later attempt must not make that one be busted.
+  const [busted, setBusted] = useState<RecordDetailView>();
   return (
     <>
       <p class="meaning">{stateMeanings[record.state]}</p>
@@ -62,7 +63,7 @@ function Whole({ record, onChanged }: { readonly record: RecordDetailView; reado
       <div class="actions">
         {record.state === "unknown" && <Verdicts record={record} onChanged={onChanged} />}
         {record.state !== "unknown" && (
-          <button type="button" disabled={!session.mayChange} onClick={() => setIsBusting(true)}>
+          <button type="button" disabled={!session.mayChange} onClick={() => setBusted(record)}>
             Bust this key…
           </button>
         )}
@@ -90,7 +91,9 @@ function Whole({ record, onChanged }: { readonly record: RecordDetailView; reado
           </section>
         </div>
       </div>
-      {isBusting && <BustDialog record={record} onClose={() => setIsBusting(false)} onChanged={onChanged} />}
+      {busted !== undefined && (
+        <BustDialog record={busted} onClose={() => setBusted(undefined)} onChanged={onChanged} />
+      )}
     </>
   );
 }

@@ -12,8 +12,8 @@ import { counted } from "../words.ts";
 /** Records by what is known of them, the latest first, fifty at a time. */
 export function RecordsPage({ route }: { readonly route: Route }) {
   const { api } = useConsole();
-  const address_ = route.query.toString();
-  const filters = useMemo(() => filtersOf(new URLSearchParams(address_)), [address_]);
+  const asked = route.query.toString();
+  const filters = useMemo(() => filtersOf(new URLSearchParams(asked)), [asked]);
   const question = useMemo(() => questionOf(filters), [filters]);
   const search = useRecordSearch(api, question);
   const { records, isLooking, next, order } = search;

@@ -1,5 +1,6 @@
 import { useCallback, useMemo } from "preact/hooks";
 import type { RecordView } from "../../admin/views.ts";
+import type { RecordId } from "../../core/record.ts";
 import { useConsole } from "../context.ts";
 import { useLoaded } from "../loading.ts";
 import { Name } from "../parts/copy.tsx";
@@ -9,7 +10,7 @@ import { Phases } from "../parts/phases.tsx";
 import { Time } from "../parts/time.tsx";
 import { Trouble } from "../parts/trouble.tsx";
 import { Verdicts } from "../parts/verdicts.tsx";
-import { address, type Route, recordAddress } from "../route.ts";
+import { address, go, type Route, recordAddress } from "../route.ts";
 import { useRecordSearch } from "../searching.ts";
 import { counted } from "../words.ts";
 
@@ -26,13 +27,14 @@ export function UnknownPage({ route, onChanged }: UnknownPageProps) {
   const search = useRecordSearch(api, question);
   const { records, isLooking, next } = search;
   const queue = useMemo(() => records.toSorted(byUrgency), [records]);
-  const key = route.query.get("key");
-  const scope = route.query.get("scope");
-  const chosen = queue.find((record) => record.key === key && record.scope === scope) ?? queue[0];
+  const named = useMemo(() => recordIn(route.query), [route]);
+  // Whoever came for one must not be shown another in its place.
+  const chosen = named === undefined ? queue[0] : queue.find((record) => isSame(record, named));
   const changed = useCallback(() => {
+    go(address("unknown", { cursor }));
     search.again();
     onChanged();
-  }, [search.again, onChanged]);
+  }, [search.again, onChanged, cursor]);
   return (
     <>
       <div class="section-head">
@@ -64,6 +66,12 @@ export function UnknownPage({ route, onChanged }: UnknownPageProps) {
         {chosen !== undefined && (
           <Case key={`${chosen.scope} ${chosen.key}`} record={chosen} onChanged={changed} />
         )}
+        {chosen === undefined && named !== undefined && !isLooking && (
+          <p class="card not-shown">
+            <a href={recordAddress(named)}>{named.key}</a> is not among these: its outcome is known by now, or
+            it is on another page.
+          </p>
+        )}
       </div>
       <Pager
         isFirst={cursor === undefined}
@@ -72,6 +80,16 @@ export function UnknownPage({ route, onChanged }: UnknownPageProps) {
       />
     </>
   );
+}
+
+/** The one that the page's address names. */
+function recordIn(query: URLSearchParams): RecordId | undefined {
+  const [scope, key] = [query.get("scope"), query.get("key")];
+  return scope === null || key === null ? undefined : { scope, key };
+}
+
+function isSame(one: RecordId, other: RecordId): boolean {
+  return one.key === other.key && one.scope === other.scope;
 }
 
 /** What waits for an operator comes first, and of that what has waited longest. */

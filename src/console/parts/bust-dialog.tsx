@@ -20,13 +20,17 @@ export function BustDialog({ record, onClose, onChanged }: BustDialogProps) {
     onClose();
   };
   return (
-    <ActionDialog title="Bust this key?" action="Bust it" isDangerous onAction={bust} onClose={onClose}>
+    <ActionDialog
+      title="Bust this key?"
+      action="Bust it"
+      isDangerous
+      about={record}
+      onAction={bust}
+      onClose={onClose}
+    >
       <p>
         The stored answer is taken away. <b>The next request with this key is executed again</b>, as attempt{" "}
         {attempt + 1}: if the first one moved money, so will that one. Nothing that was done is undone.
-      </p>
-      <p class="dialog-about">
-        <code>{key}</code> of {scope}
       </p>
       <label>
         Reason, for the audit trail

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { RecordId } from "../../core/record.ts";
 import { sentence } from "../loading.ts";
 
 interface DialogProps {
@@ -42,12 +43,14 @@ interface ActionDialogProps extends DialogProps {
   /** What the button that does it says. */
   readonly action: string;
   readonly isDangerous?: boolean;
+  /** The record that is changed, so that nobody settles one and means another. */
+  readonly about?: RecordId;
   /** Does it; a rejection is shown, and the dialog stays. */
   readonly onAction: () => Promise<void>;
 }
 
 /** Asks before something is changed, and stays open with the reason if it is refused. */
-export function ActionDialog({ action, isDangerous = false, onAction, ...props }: ActionDialogProps) {
+export function ActionDialog({ action, isDangerous = false, about, onAction, ...props }: ActionDialogProps) {
   const [isBusy, setIsBusy] = useState(false);
   const [refusal, setRefusal] = useState<string>();
   const isOpen = useRef(true);
@@ -71,6 +74,11 @@ export function ActionDialog({ action, isDangerous = false, onAction, ...props }
   return (
     <Dialog title={props.title} onClose={props.onClose}>
       <form onSubmit={(event) => void submit(event)}>
+        {about !== undefined && (
+          <p class="dialog-about">
+            <code>{about.key}</code> of {about.scope}
+          </p>
+        )}
         {props.children}
         <p class="refusal" role="alert">
           {refusal}

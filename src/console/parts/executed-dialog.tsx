@@ -39,6 +39,7 @@ export function ExecutedDialog(props: VerdictProps) {
     <ActionDialog
       title="It was executed"
       action="Settle with this answer"
+      about={record}
       onAction={async () => tell()}
       onClose={onClose}
     >

@@ -1,4 +1,5 @@
 import { useRef } from "preact/hooks";
+import { storeNow } from "../clock.ts";
 import { type RecordFilters, spans } from "../record-filters.ts";
 import { address, go } from "../route.ts";
 import { recordStates, stateWords } from "../words.ts";
@@ -21,7 +22,7 @@ export function Filters({ filters }: { readonly filters: RecordFilters }) {
         route: text("route"),
         key: text("key"),
         last: isBetween ? undefined : last,
-        from: isBetween ? (utc(text("from")) ?? new Date(Date.now() - spans["1h"]).toISOString()) : undefined,
+        from: isBetween ? (utc(text("from")) ?? new Date(storeNow() - spans["1h"]).toISOString()) : undefined,
         to: isBetween ? utc(text("to")) : undefined,
       }),
     );
@@ -68,7 +69,7 @@ export function Filters({ filters }: { readonly filters: RecordFilters }) {
         </select>
       </label>
       {isBetween && (
-        <>
+        <div class="between">
           <label class="moment">
             From (UTC)
             <input name="from" type="datetime-local" step="1" defaultValue={field(filters.from)} />
@@ -77,7 +78,7 @@ export function Filters({ filters }: { readonly filters: RecordFilters }) {
             To (UTC)
             <input name="to" type="datetime-local" step="1" defaultValue={field(filters.to)} />
           </label>
-        </>
+        </div>
       )}
       <button type="submit" class="primary">
         Apply

@@ -22,6 +22,7 @@ export function GoOnDialog(props: VerdictProps) {
     <ActionDialog
       title="The call happened: go on"
       action="Go on from there"
+      about={record}
       onAction={tell}
       onClose={onClose}
     >

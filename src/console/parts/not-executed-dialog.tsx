@@ -17,6 +17,7 @@ export function NotExecutedDialog(props: VerdictProps) {
       title="It was not executed"
       action="It may be tried again"
       isDangerous
+      about={record}
       onAction={tell}
       onClose={onClose}
     >

@@ -13,7 +13,13 @@ export function ResumeDialog(props: VerdictProps) {
       `Settled: the operation of ${record.key} goes on after what is recorded.`,
     );
   return (
-    <ActionDialog title="Nothing is in doubt: go on" action="Go on" onAction={tell} onClose={onClose}>
+    <ActionDialog
+      title="Nothing is in doubt: go on"
+      action="Go on"
+      about={record}
+      onAction={tell}
+      onClose={onClose}
+    >
       <p>
         The operation goes on after its last phase as attempt {record.attempt + 1}, with the next request or a
         worker that has kept this one. <b>Phases that are done are not repeated.</b>

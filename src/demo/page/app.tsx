@@ -130,6 +130,7 @@ function Legend() {
       <li class="wait">told to wait, or gave up</li>
       <li class="bad">broken or refused</li>
       <li class="coin">money taken</li>
+      <li class="again">money taken again</li>
     </ul>
   );
 }

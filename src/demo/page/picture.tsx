@@ -8,6 +8,7 @@ const gapPx = 10; // Between lanes.
 const footPx = 22; // The time.
 const labelPx = 6.4; // What a character of a label takes, about.
 const emptyLanePx = 26;
+const coinPx = 10; // The radius, at most.
 const labelledMax = 14; // More bars than this are a pattern to look at, and not a text to read.
 
 /** The three parties from top to bottom, time from left to right. */
@@ -64,7 +65,7 @@ function Lanes(props: { readonly scene: Scene; readonly width: number; readonly 
           </text>
         </g>
       ))}
-      {scene.handlers.map((handler) => {
+      {wired(scene.handlers).map((handler) => {
         const request = barOf(scene.requests, handler.id);
         if (request === undefined) return null;
         const x = axis.x(handler.from);
@@ -79,7 +80,7 @@ function Lanes(props: { readonly scene: Scene; readonly width: number; readonly 
           />
         );
       })}
-      {scene.calls.map((call) => {
+      {wired(scene.calls).map((call) => {
         const x = axis.x(call.from);
         return (
           <line key={call.id} class="wire" x1={x} x2={x} y1={api.bottom - gapPx} y2={provider.y(call)} />
@@ -101,11 +102,19 @@ function Lanes(props: { readonly scene: Scene; readonly width: number; readonly 
       ))}
       <Bars bars={scene.requests} lane={client} axis={axis} width={width} />
       <Bars bars={scene.handlers} lane={api} axis={axis} width={width} />
-      <Bars bars={scene.calls} lane={provider} axis={axis} width={width} />
-      {scene.charges.map(({ at, call }) => {
+      <Bars bars={scene.calls} lane={provider} axis={axis} width={width} tailPx={coinPx} />
+      {scene.charges.map(({ at, call }, index) => {
         const bar = barOf(scene.calls, call);
         if (bar === undefined) return null;
-        return <Coin key={call} x={axis.x(at)} y={provider.y(bar) + provider.barPx / 2} lane={provider} />;
+        return (
+          <Coin
+            key={call}
+            x={axis.x(at)}
+            y={provider.y(bar) + provider.barPx / 2}
+            lane={provider}
+            isFirst={index === 0}
+          />
+        );
       })}
       <LaneName name="Customer's app" lane={client} />
       <LaneName
@@ -122,6 +131,11 @@ interface Lane {
   readonly bottom: number;
   readonly barPx: number;
   y(bar: Bar): number;
+}
+
+/** Which bars are joined with what caused them: where there are many, nobody could follow the lines. */
+function wired(bars: readonly Bar[]): readonly Bar[] {
+  return bars.length > labelledMax ? [] : bars;
 }
 
 /** Thinner bars where there are many, so that fifty requests still fit. */
@@ -168,15 +182,17 @@ function Bars(props: {
   readonly lane: Lane;
   readonly axis: Axis;
   readonly width: number;
+  /** What is drawn at the end of a bar, and must not be written over. */
+  readonly tailPx?: number;
 }) {
-  const { bars, lane: at, axis, width } = props;
+  const { bars, lane: at, axis, width, tailPx = 0 } = props;
   return (
     <g>
       {bars.map((bar) => {
         const x = axis.x(bar.from);
         const barWidth = Math.max(4, axis.x(bar.to) - x);
         const y = at.y(bar);
-        const textPx = bar.label.length * labelPx + 10;
+        const textPx = bar.label.length * labelPx + 10 + tailPx;
         const others = bars.filter(({ row, id }) => row === bar.row && id !== bar.id);
         const freeFrom = Math.max(
           0,
@@ -196,7 +212,7 @@ function Bars(props: {
             {place === "nowhere" ? null : (
               <text
                 class={place === "inside" ? "inside" : "beside"}
-                x={place === "inside" ? x + 6 : place === "right" ? x + barWidth + 5 : x - 5}
+                x={place === "inside" ? x + 6 : place === "right" ? x + barWidth + tailPx + 5 : x - 5}
                 y={y + at.barPx / 2 + 4}
                 text-anchor={place === "left" ? "end" : "start"}
               >
@@ -223,10 +239,16 @@ function placeOf(room: {
   return x - textPx > freeFrom ? "left" : "nowhere";
 }
 
-function Coin({ x, y, lane: { barPx } }: { readonly x: number; readonly y: number; readonly lane: Lane }) {
-  const r = Math.max(4, Math.min(10, barPx / 2));
+function Coin(props: {
+  readonly x: number;
+  readonly y: number;
+  readonly lane: Lane;
+  readonly isFirst: boolean;
+}) {
+  const { x, y, lane: at, isFirst } = props;
+  const r = Math.max(4, Math.min(coinPx, at.barPx / 2));
   return (
-    <g class="coin">
+    <g class={isFirst ? "coin" : "coin again"}>
       <circle cx={x} cy={y} r={r} />
       {r < 6 ? null : (
         <text x={x} y={y + r * 0.42} text-anchor="middle">

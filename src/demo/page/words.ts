@@ -49,7 +49,7 @@ function lineOf(entry: TraceEntry, isProtected: boolean): Told | undefined {
     case "request-sent":
       return entry.attempt === 1
         ? ["App", `sends a payment of ${money(entry.amount)}`]
-        : ["App", "has no answer that it can rely on, and sends the same again"];
+        : ["App", "has no answer to rely on, and sends the same again"];
     case "request-ended":
       return endOf(entry.end);
     case "handler-begun":
@@ -96,8 +96,7 @@ function endOf(end: RequestEnd): Told {
     default:
       return end satisfies never;
   }
-  if (end.isReplay)
-    return ["App", `gets the stored answer (${end.status}, replayed): nothing ran again`, "replay"];
+  if (end.isReplay) return ["App", `gets the stored answer (${end.status}); nothing ran again`, "replay"];
   if (end.code === "in-flight")
     return ["App", "is told to wait (409): the first request is still at work", "wait"];
   if (end.code === "outcome-unknown") {

@@ -1,21 +1,22 @@
 import * as v from "valibot";
+import { jwt, tenant } from "./caller-schema.ts";
 import {
   choice,
   count,
   duration,
   flag,
-  headerName,
   httpUrl,
   isHttpUrl,
   list,
   members,
   ownPath,
   port,
-  share,
   size,
   text,
 } from "./members.ts";
+import { admin, breaker, encryption, limits, metrics, workers } from "./operating-schema.ts";
 import { methods, policyEntries } from "./policy-schema.ts";
+import { route } from "./route-schema.ts";
 
 const upstreamRule =
   'must be where the service is, such as "http://127.0.0.1:3000", without user, query or fragment';
@@ -58,307 +59,14 @@ const listen = members(
     ),
     requestTimeoutMs: v.optional(duration("How long a client may take for the whole request; 0 for ever.")),
     keepAliveTimeoutMs: v.optional(duration("How long a connection may be idle between two requests.")),
+    sendTimeoutMs: v.optional(
+      duration("How long a client may take in nothing of its answer; 1 min if left out, 0 for ever."),
+    ),
     trustForwarded: v.optional(
       flag("Whether Forwarded and X-Forwarded-* of whoever connects are believed and extended, or replaced."),
     ),
   },
   "Where the gateway listens.",
-);
-
-const tenantRule = 'must be "single", "header:NAME" or "jwt:CLAIM"';
-
-const tenant = v.pipe(
-  v.string(tenantRule),
-  v.regex(/^(single|header:[!#$%&'*+.^_`|~0-9A-Za-z-]+|jwt:\S+)$/, tenantRule),
-  v.description(
-    "Who is calling. `single`: everybody shares one key space. `header:NAME`: by the SHA-256 of a header's value. `jwt:CLAIM`: by a claim of a token that is verified.",
-  ),
-);
-
-const jwtAlgorithms = [
-  "RS256",
-  "RS384",
-  "RS512",
-  "PS256",
-  "PS384",
-  "PS512",
-  "ES256",
-  "ES384",
-  "ES512",
-  "EdDSA",
-  "Ed25519",
-  "HS256",
-  "HS384",
-  "HS512",
-] as const;
-
-const jwt = members(
-  {
-    jwks: v.optional(httpUrl("Where the public keys of the issuer are.")),
-    jwksFile: v.optional(text("The same, in a file; relative to the configuration's folder.")),
-    secret: v.optional(text("The shared secret of HS256, HS384 or HS512: at least as long as the hash.")),
-    algorithms: v.pipe(
-      v.array(choice(jwtAlgorithms, "An algorithm."), "must be a list of algorithms"),
-      v.minLength(1, "is empty: name what the issuer signs with, such as RS256"),
-      v.description("What tokens may be signed with. Nothing else is accepted."),
-    ),
-    issuer: v.optional(text("What `iss` has to be.")),
-    audience: v.optional(text("What `aud` has to be, or to hold.")),
-    clockToleranceMs: v.optional(duration("What clocks may differ by; 0 if left out.")),
-    header: v.optional(
-      headerName("The header with the token; Authorization, as a Bearer token, if left out."),
-    ),
-  },
-  "How tokens are verified, with `tenant: jwt:CLAIM`.",
-);
-
-const status = (description: string) => {
-  const rule = "must be a status from 200 to 599";
-  return v.pipe(
-    v.number(rule),
-    v.integer(rule),
-    v.minValue(200, rule),
-    v.maxValue(599, rule),
-    v.description(description),
-  );
-};
-
-const reconcileUrlRule =
-  'must be a path of upstream such as "/charges/by-key/{key}", or an http:// or https:// URL';
-
-const reconcile = members(
-  {
-    url: v.pipe(
-      v.string(reconcileUrlRule),
-      v.check((url) => /^\/(?!\/)/.test(url) || isHttpUrl(url.replaceAll(/[{}]/g, "")), reconcileUrlRule),
-      v.description("What is asked with GET. {key}, {tenant} and {route} are put in, percent-encoded."),
-    ),
-    headers: v.optional(
-      v.pipe(
-        v.record(headerName("A header."), v.string("must be a text"), "must be a map of headers"),
-        v.description("Sent with the question."),
-      ),
-    ),
-    executed: v.optional(
-      list(
-        status("A status."),
-        "Statuses that mean: it was executed. [200] if left out.",
-        "must be a list of statuses",
-      ),
-      [200],
-    ),
-    notExecuted: v.optional(
-      list(
-        status("A status."),
-        "Statuses that mean: it was not executed, and will not be. [404] if left out.",
-        "must be a list of statuses",
-      ),
-      [404],
-    ),
-    answerStatus: v.optional(
-      v.union([v.literal("same"), status("A status.")], 'must be a status from 200 to 599, or "same"'),
-      "same",
-    ),
-    timeoutMs: v.optional(duration("10 s if left out.", { above0: true }), 10_000),
-  },
-  "How upstream is asked what became of a request whose outcome is not known.",
-);
-
-const pathRule =
-  'must be a path such as "/charges", "/charges/:id/capture" or "/v1/*": segments without dots, escapes or a query';
-
-const route = members(
-  {
-    name: v.optional(
-      v.pipe(
-        v.string("must be a text"),
-        v.regex(/^[\x20-\x7e]{1,100}$/, "must be 1 to 100 visible ASCII characters"),
-        v.description(
-          "What the route is called in its records. Needed for `reconcile`; never reused for another route.",
-        ),
-      ),
-    ),
-    methods: v.optional(
-      methods("POST and PATCH if left out; every method of a route that is not protected."),
-    ),
-    path: v.pipe(
-      v.string(pathRule),
-      v.regex(/^\/$|^(\/(?!\.{1,2}(\/|$))(:[A-Za-z_]\w*|[\w.~!$&'()+,=@-]+))*(\/\*)?$/, pathRule),
-      v.nonEmpty(pathRule),
-      v.description("`:name` stands for one segment, `*` at the end for one or more."),
-    ),
-    protect: v.optional(
-      v.union(
-        [v.boolean(), members(policyEntries, "Protected, by this policy.")],
-        "must be true, false, or a map of policies",
-      ),
-      true,
-    ),
-    reconcile: v.optional(reconcile),
-  },
-  "What is done with requests of some methods to some paths.",
-);
-
-const rate = (description: string) =>
-  members(
-    { max: count("How many.", 0), perMs: duration("In any window of this length.", { above0: true }) },
-    description,
-  );
-
-const limitEntries = {
-  newKeys: v.optional(rate("Keys that were not used before.")),
-  lookUps: v.optional(rate("Requests with a key, and reads of the status resource.")),
-  activeKeys: v.optional(count("Keys that are kept.", 0)),
-  storedBytes: v.optional(size("What is kept under them.")),
-};
-
-const limits = members(
-  {
-    ...limitEntries,
-    tenants: v.optional(
-      v.pipe(
-        v.record(v.string(), members(limitEntries, "What one tenant may do."), "must be a map of tenants"),
-        v.description("What is different for a tenant, by its name."),
-      ),
-    ),
-  },
-  "What each tenant may do, in all gateways together.",
-);
-
-const breaker = v.union(
-  [
-    v.literal(false),
-    members(
-      {
-        failureShare: v.optional(share("Opens when this share of the calls has failed.")),
-        slowMs: v.optional(duration("A call that takes longer counts as slow.", { above0: true })),
-        slowShare: v.optional(share("Opens when this share of the calls was slow.")),
-        minCalls: v.optional(count("Never opens because of fewer calls.")),
-        windowMs: v.optional(duration("Calls are counted for this long.", { above0: true })),
-        openMs: v.optional(duration("Nothing is asked for this long.", { above0: true })),
-        probes: v.optional(count("So many calls have to succeed before it closes.")),
-      },
-      "When a store that is sick is left alone for a while.",
-    ),
-  ],
-  "must be false, or a map of options",
-);
-
-const encryption = members(
-  {
-    keys: v.pipe(
-      v.array(
-        members(
-          {
-            id: text("Stored beside everything that is sealed with the key; never used for another secret."),
-            secret: text("32 random bytes, as 64 hexadecimal digits or as base64url."),
-          },
-          "One key.",
-        ),
-        "must be a list of keys",
-      ),
-      v.minLength(1, "is empty: name a key"),
-      v.description("The first one seals, all of them open."),
-    ),
-    perTenant: v.optional(flag("Whether each tenant has a key of its own; true if left out.")),
-    refusePlain: v.optional(flag("Refuses what is not sealed; false if left out.")),
-  },
-  "Seals what is stored of requests and answers.",
-);
-
-const metrics = members(
-  {
-    port: v.optional(port("A port of its own.")),
-    host: v.optional(text("Of that port; 127.0.0.1 if left out.")),
-    path: v.optional(ownPath("A path of the gateway itself, in place of a port.")),
-    token: v.optional(text("What a scraper has to send as a Bearer token.")),
-    tenantsMax: v.optional(count("How many tenants are shown with their duplicates.", 0)),
-  },
-  "For Prometheus; off if left out.",
-);
-
-const admin = members(
-  {
-    port: v.optional(port("A port of its own.")),
-    host: v.optional(text("Of that port; 127.0.0.1 if left out.")),
-    path: v.optional(ownPath("A path of the gateway itself, in place of a port.")),
-    operators: v.pipe(
-      v.array(
-        members(
-          {
-            name: text("How the operator is called in the audit trail."),
-            token: v.pipe(
-              v.string("must be a text"),
-              v.check((token) => token.length >= 16, "must have at least 16 characters"),
-              v.description("What the operator signs in with."),
-            ),
-            readOnly: v.optional(flag("Whether it may only look.")),
-          },
-          "Somebody who may use the admin API.",
-        ),
-        "must be a list of operators",
-      ),
-      v.minLength(1, "is empty: name an operator"),
-      v.description("Who may use it."),
-    ),
-    responses: v.optional(choice(["shown", "hidden"], "Whether bodies of answers are shown.")),
-    console: v.optional(flag("Whether the console's page is served; true if left out.")),
-  },
-  "The admin API and the console; off if left out.",
-);
-
-const backoff = members(
-  {
-    baseMs: duration("The first pause.", { above0: true }),
-    capMs: duration("The longest pause.", { above0: true }),
-  },
-  "The pause between two tries; it doubles each time.",
-);
-
-const workerOptions = <const Entries extends v.ObjectEntries>(entries: Entries, description: string) =>
-  v.optional(
-    v.union([v.boolean(), members(entries, description)], "must be true, false, or a map of options"),
-    true,
-  );
-
-const interval = v.optional(
-  duration("How long an idle worker waits before it looks again.", { above0: true }),
-);
-const batch = v.optional(count("How many at once."));
-
-const workers = v.union(
-  [
-    v.boolean(),
-    members(
-      {
-        sweeper: workerOptions({ intervalMs: interval, batch }, "Ends executions whose process died."),
-        reaper: workerOptions({ intervalMs: interval, batch }, "Removes what is past its retention."),
-        reconciler: workerOptions(
-          {
-            intervalMs: interval,
-            batch,
-            attemptsMax: v.optional(count("How often upstream is asked before an operator is.")),
-            backoff: v.optional(backoff),
-          },
-          "Settles unknown outcomes by asking.",
-        ),
-        completer: workerOptions(
-          {
-            intervalMs: interval,
-            batch,
-            attemptsMax: v.optional(count("How often a kept request is tried.")),
-            backoff: v.optional(backoff),
-            dispatchTimeoutMs: v.optional(
-              duration("A longer execution is not waited for.", { above0: true }),
-            ),
-          },
-          "Executes accepted requests.",
-        ),
-      },
-      "Which workers run in this process.",
-    ),
-  ],
-  "must be true, false, or a map of workers",
 );
 
 const spelling = (description: string) => v.optional(choice(["ignore", "exact"], description), "ignore");
@@ -420,7 +128,6 @@ export type GatewayConfig = v.InferOutput<typeof gatewaySchema>;
 export type RouteConfig = GatewayConfig["routes"][number];
 export type ReconcileConfig = NonNullable<RouteConfig["reconcile"]>;
 export type JwtConfig = NonNullable<GatewayConfig["jwt"]>;
-export type UpstreamConfig = Exclude<GatewayConfig["upstream"], string>;
 
 function isBase(value: string): boolean {
   if (!isHttpUrl(value)) return false;

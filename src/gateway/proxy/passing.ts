@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Dispatcher } from "undici";
 import type { AnswerContext } from "../../http/answer.ts";
+import { textIfAscii } from "../../http/ascii.ts";
 import { writeNodeAnswer } from "../../http/node-response.ts";
 import { answerHead, trailersOf } from "./answer-head.ts";
 import type { Connector } from "./connector.ts";
@@ -10,6 +11,8 @@ import { ownVia } from "./forwarded.ts";
 export interface PassingOptions {
   readonly context: AnswerContext;
   readonly connector: Connector;
+  /** Sends the request once more; left out where that could do something twice. */
+  readonly again?: (() => void) | undefined;
   readonly done: () => void;
 }
 
@@ -19,6 +22,7 @@ export class Passing implements Dispatcher.DispatchHandler {
   readonly #res: ServerResponse;
   readonly #context: AnswerContext;
   readonly #connector: Connector;
+  #again: (() => void) | undefined;
   #done: () => void;
   #abort: ((error?: Error) => void) | undefined;
   #isSent = false;
@@ -37,6 +41,7 @@ export class Passing implements Dispatcher.DispatchHandler {
     this.#res = res;
     this.#context = options.context;
     this.#connector = options.connector;
+    this.#again = options.again;
     this.#done = options.done;
     res.on("close", () => this.#closed());
   }
@@ -89,7 +94,7 @@ export class Passing implements Dispatcher.DispatchHandler {
     const trailers = trailersOf(rawTrailers);
     if (trailers.length > 0) res.addTrailers(trailers);
     if (this.#isFlowing || this.#first === undefined) res.end();
-    else res.end(this.#first);
+    else res.end(textIfAscii(this.#first));
   }
 
   onError(error: Error): void {
@@ -98,6 +103,13 @@ export class Passing implements Dispatcher.DispatchHandler {
       this.#isComplete = true;
       // An orderly end would be taken for the end of the answer where nothing else tells it.
       breakOff(this.#res);
+      return;
+    }
+    const again = this.#again;
+    if (again !== undefined && wasLetGo(error)) {
+      this.#again = undefined;
+      this.#isSent = false;
+      again();
       return;
     }
     this.#isComplete = true;
@@ -152,6 +164,11 @@ export class Passing implements Dispatcher.DispatchHandler {
 }
 
 const ignore = () => {};
+
+/** Upstream ended a connection that it had kept, at the moment in which a request was sent on it. */
+function wasLetGo(error: Error & { readonly code?: string }): boolean {
+  return error.code === "UND_ERR_SOCKET" || error.code === "ECONNRESET" || error.code === "EPIPE";
+}
 
 function flow(passing: Passing): void {
   passing.flow();

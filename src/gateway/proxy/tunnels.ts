@@ -5,8 +5,14 @@ import type { Duplex } from "node:stream";
 export class Tunnels {
   readonly #open = new Set<() => void>();
 
-  get size(): number {
-    return this.#open.size;
+  #whenEmpty: (() => void) | undefined;
+
+  /** Resolves once none is left. */
+  empty(): Promise<void> {
+    if (this.#open.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#whenEmpty = resolve;
+    });
   }
 
   join(client: Duplex, upstream: Duplex): void {
@@ -19,7 +25,9 @@ export class Tunnels {
     let left = 2;
     const closed = () => {
       left -= 1;
-      if (left === 0) this.#open.delete(end);
+      if (left > 0) return;
+      this.#open.delete(end);
+      if (this.#open.size === 0) this.#whenEmpty?.();
     };
     oneWay(client, upstream, closed);
     oneWay(upstream, client, closed);

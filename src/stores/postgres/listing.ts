@@ -2,8 +2,10 @@ import type { ListedRecord, RecordState } from "../../core/record.ts";
 import type { ListQuery, RecordPage } from "../../core/store.ts";
 import type { Place } from "../listing.ts";
 import {
+  before,
   boundedTime,
   candidatesMax,
+  isBetween,
   type Look,
   pageOf,
   type RecordFinder,
@@ -50,8 +52,6 @@ class PostgresFinder implements RecordFinder {
 
   async find(after: Place | undefined, limit: number): Promise<readonly ListedRecord[] | undefined> {
     const { state, tenantScope, key, route } = this.#query;
-    // The page before has found out that there are too many.
-    if (isBetween(after)) return undefined;
     if (key !== undefined) return this.#inScopes(key, after, limit);
     if (tenantScope !== undefined) {
       const few = await this.#amongFew(ofTenant(tenantScope), candidatesMax, after, limit);
@@ -214,16 +214,6 @@ const firstStretchMs = 60 * 60 * 1000;
 /** As many records as are read in some ten milliseconds. */
 const looksMax = 10_000;
 const firstLooksMax = 2_000;
-
-/** Where everything from this moment on was looked at: no record has an empty scope. */
-function before(createdAt: number): Place {
-  return { createdAt, scope: "", key: "" };
-}
-
-/** Whether a look into the index has ended here. */
-function isBetween(place: Place | undefined): boolean {
-  return place?.scope === "";
-}
 
 /** As the partial indexes say it, so that they are used. */
 const underWay = "state = 'in_progress' AND lease_until > '-infinity'";

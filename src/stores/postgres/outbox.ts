@@ -74,7 +74,8 @@ export class PostgresOutbox implements Outbox {
 
   async requeue(ids: readonly string[], by: string): Promise<number> {
     const { revived } = await this.#queries.one<{ revived: number }>(statements.requeue, [
-      arrayLiteral(ids),
+      // Ids come back from outside: what cannot be one is none, and keeps none of the others from being requeued.
+      arrayLiteral(ids.filter((id) => /^\d{1,18}$/.test(id))),
       by,
       auditReasons.requeued,
     ]);

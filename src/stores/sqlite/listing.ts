@@ -3,6 +3,7 @@ import type { ListQuery, RecordPage } from "../../core/store.ts";
 import { listedColumns, listedOf } from "../listed-row.ts";
 import type { Place } from "../listing.ts";
 import {
+  before,
   boundedTime,
   candidatesMax,
   type Look,
@@ -70,8 +71,10 @@ class SqliteFinder implements RecordFinder {
     const { key, tenantScope, state, route } = this.#query;
     // What the index tells by itself costs a fraction of what has to be read.
     const isTold = key !== undefined || (tenantScope !== undefined && (state ?? route) === undefined);
-    const [end] = this.#places(after, isTold ? entriesMax : looksMax);
-    return { records: this.#inOrder([placeBefore(after), placeFrom(end)], limit), end };
+    const until = this.#timeAhead(after, isTold ? entriesMax : looksMax);
+    const from = until === undefined ? always : { sql: "created_at >= ?", parameters: [until] };
+    const records = this.#inOrder([placeBefore(after), from], limit);
+    return { records, end: until === undefined ? undefined : before(until) };
   }
 
   /** Undefined if there are more scopes than can be looked into. */
@@ -130,14 +133,11 @@ class SqliteFinder implements RecordFinder {
     return this.#all(inOrder(this.#index, where.sql), [...where.parameters, limit]).map(recordOf);
   }
 
-  /** The place that is so many records away. Only from the index. */
-  #places(after: Place | undefined, count: number): Place[] {
+  /** The time of the record that is so many away; undefined if there are not so many. Only from the index. */
+  #timeAhead(after: Place | undefined, count: number): number | undefined {
     const where = both(this.#indexed(), placeBefore(after), this.#times());
-    return this.#all(placeAhead(this.#index, where.sql), [...where.parameters, count - 1]).map((row) => ({
-      createdAt: row.created_at as number,
-      scope: row.scope as string,
-      key: row.key as string,
-    }));
+    const [row] = this.#all(timeAhead(this.#index, where.sql), [...where.parameters, count - 1]);
+    return row?.created_at as number | undefined;
   }
 
   get #index(): string {
@@ -165,7 +165,7 @@ class SqliteFinder implements RecordFinder {
 
 /** As many records as are read in some ten milliseconds, and as many entries of an index. */
 const looksMax = 10_000;
-const entriesMax = 100_000;
+const entriesMax = 25_000;
 
 interface Condition {
   readonly sql: string;
@@ -213,12 +213,6 @@ function placeBefore(after: Place | undefined): Condition {
       };
 }
 
-function placeFrom(end: Place | undefined): Condition {
-  return end === undefined
-    ? always
-    : { sql: "(created_at, scope, key) >= (?, ?, ?)", parameters: [end.createdAt, end.scope, end.key] };
-}
-
 function recordOf(row: Row): ListedRecord {
   return listedOf({ scope: row.scope as string, key: row.key as string }, row as ListedRow);
 }
@@ -238,8 +232,8 @@ const inOrder = (index: string, where: string) => `
    ORDER BY created_at DESC, scope DESC, key DESC
    LIMIT ?`;
 
-const placeAhead = (index: string, where: string) => `
-  SELECT created_at, scope, key
+const timeAhead = (index: string, where: string) => `
+  SELECT created_at
     FROM latchkey_records INDEXED BY ${index}
    WHERE ${where}
    ORDER BY created_at DESC, scope DESC, key DESC

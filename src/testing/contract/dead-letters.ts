@@ -57,7 +57,7 @@ export const deadLetterCases: readonly ContractCase[] = [
       const { dead } = await outbox.counts();
       const [letter] = await bench.dead();
       assert.ok(letter !== undefined);
-      assert.equal(await outbox.requeue([letter.id, letter.id, "999999999"], "ada"), 1);
+      assert.equal(await outbox.requeue([letter.id, letter.id, "999999999", "no id"], "ada"), 1);
       assert.equal(await outbox.requeue([letter.id], "ada"), 0, "it is not dead any more");
       const { scope, key, attempts } = letter;
       const trail = await bench.store.audit({ limit: 10, scope, key });
