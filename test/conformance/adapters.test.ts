@@ -85,6 +85,16 @@ describe.concurrent("so do the policies that answer otherwise", () => {
     await expect(judge(framework, { keyFormat: "structured" })).rejects.toThrow(/answered with 400/);
   });
 
+  it("a misuse that is refused with another status is a warning", async () => {
+    expect(notPassed(await judge(framework, { mismatchStatus: 409 }))).toEqual([
+      {
+        id: "misuse.other-body",
+        outcome: "warn",
+        reason: "refused with 409, where the Internet-Draft has 422",
+      },
+    ]);
+  });
+
   it("keys that are not required are a failure by the draft, and none by Stripe's rules", async () => {
     const strict = await judge(framework, { required: false });
     expect(notPassed(strict)).toMatchObject([
