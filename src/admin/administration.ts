@@ -83,7 +83,8 @@ export class Administration {
     const { scope, key } = record;
     const [audit, duplicates] = await Promise.all([
       this.#latchkey.audit({ scope, key, limit: timelineEntriesMax }),
-      this.#reader.duplicates({ scope, key }),
+      // Somebody may have to settle it, whether or not it is known how often it came. The engine has told of the failure.
+      this.#reader.duplicates({ scope, key }).catch(() => null),
     ]);
     return recordDetailView(record, { audit, duplicates, now, responses: this.#responses });
   }

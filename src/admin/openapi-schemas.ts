@@ -59,7 +59,7 @@ const id = {
     description: "The attempt that was looked at: another one is not changed.",
   },
 };
-const reason: JsonSchema = { type: "string", minLength: 1, maxLength: 1000 };
+const reason: JsonSchema = { type: "string", minLength: 1, maxLength: 1000, pattern: "\\S" };
 const short = nameOf(1000);
 
 export const schemas = {

@@ -68,7 +68,7 @@ const attempt = v.pipe(
   v.safeInteger("must be a whole number"),
   v.minValue(1, "must be at least 1"),
 );
-const reason = text(1000);
+const reason = v.pipe(text(1000), v.regex(/\S/, "must not be blank"));
 
 export const bodies = {
   resolve: v.strictObject({

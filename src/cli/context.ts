@@ -1,7 +1,7 @@
 import { userInfo } from "node:os";
 import type { Logger } from "../engine/logging.ts";
 import { jsonLogger } from "../gateway/log.ts";
-import { Screen } from "./screen.ts";
+import { Screen, visibleJson } from "./screen.ts";
 import { Secrets } from "./secrets.ts";
 
 /** What a command has around it. */
@@ -30,7 +30,7 @@ export class Context {
 
   /** Writes what was asked for: the document as JSON, or the text that is made of it. */
   async answer(document: unknown, text: () => string): Promise<void> {
-    const written = this.isJson ? JSON.stringify(document) : text();
+    const written = this.isJson ? visibleJson(document) : text();
     await this.stdout.write(written.endsWith("\n") ? written : `${written}\n`);
   }
 

@@ -7,6 +7,7 @@ import { didYouMean } from "./did-you-mean.ts";
 import { exitCodes, failureOf, usage } from "./failure.ts";
 import { helpOf, overview } from "./help.ts";
 import { parse } from "./parse.ts";
+import { visibleJson, visibleLines } from "./screen.ts";
 
 // What a driver has to say about next year's Node is nothing that was asked for.
 process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED ??= "true";
@@ -45,8 +46,8 @@ async function exitCodeOf(): Promise<number> {
     const said = context.secrets.hidden(message);
     await context.stderr.write(
       context.isJson
-        ? `${JSON.stringify({ error: { code, message: said } })}\n`
-        : `${context.stderr.paint("red", "latchkey:")} ${said}\n`,
+        ? `${visibleJson({ error: { code, message: said } })}\n`
+        : `${context.stderr.paint("red", "latchkey:")} ${visibleLines(said)}\n`,
     );
     return exitCode;
   }

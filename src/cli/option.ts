@@ -83,10 +83,15 @@ export function wholeNumber(
 export function duration(spec: ValueSpec): Option<number | undefined> {
   return value(spec, (given, name) => {
     const ms = durationMs(given);
-    if (ms !== undefined) return ms;
-    throw usage(`${name} is "${given}" and must be a length of time such as 500ms, 30s, 15m, 2h or 7d`);
+    if (ms === undefined) {
+      throw usage(`${name} is "${given}" and must be a length of time such as 500ms, 30s, 15m, 2h or 7d`);
+    }
+    if (ms <= timerMsMax) return ms;
+    throw usage(`${name} is "${given}" and must be at most 24d`);
   });
 }
+
+const timerMsMax = 2_147_483_647; // A timer of Node's that is to run for longer runs out at once.
 
 /** Milliseconds since 1970, written as a date and time, or as a length of time before now. */
 export function moment(spec: ValueSpec): Option<number | undefined> {

@@ -60,3 +60,14 @@ export function visibleLines(text: string): string {
     .map((line) => visible(line.replaceAll("\t", "    ")))
     .join("\n");
 }
+
+/**
+ * A document as one line of JSON. JSON itself leaves some of what a terminal would obey as it is, and knows how to write
+ * it in a way that no program minds.
+ */
+export function visibleJson(document: unknown): string {
+  return JSON.stringify(document).replace(
+    /[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}

@@ -95,14 +95,34 @@ export function bytes(count: number): string {
   return `${(count / 1024 / 1024).toFixed(1)} MiB`;
 }
 
-/** JSON as people read it; anything else as it is. */
+/**
+ * JSON as people read it; anything else as it is. Only the space between its parts is changed: what a parser makes of a
+ * long number or of a name that comes twice is not what is stored.
+ */
 export function pretty(text: string): string {
   try {
-    return JSON.stringify(JSON.parse(text), undefined, 2);
+    JSON.parse(text);
   } catch {
     return text;
   }
+  let shown = "";
+  let depth = 0;
+  let before = "";
+  for (const [part] of text.matchAll(jsonParts)) {
+    const isEnd = part === "}" || part === "]";
+    if (isEnd) depth -= 1;
+    const isEmpty = isEnd && (before === "{" || before === "[");
+    const startsLine = before === "{" || before === "[" || before === "," || isEnd;
+    if (startsLine && !isEmpty) shown += `\n${"  ".repeat(depth)}`;
+    shown += part === ":" ? ": " : part;
+    if (part === "{" || part === "[") depth += 1;
+    before = part;
+  }
+  return shown;
 }
+
+/** Texts, signs, and whatever else is not space: numbers and words. */
+const jsonParts = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\]:,]|[^\s"{}[\]:,]+/g;
 
 /** What somebody has typed as JSON. */
 export function jsonIn(text: string, what: string): unknown {

@@ -29,7 +29,7 @@ export function storedId(
 
 /** Who says so, as it can be stored. */
 export function speaker(verb: string, by: unknown): string {
-  if (typeof by === "string" && by !== "") return storableText(by, reasonCharactersMax);
+  if (typeof by === "string" && by.trim() !== "") return storableText(by, reasonCharactersMax);
   throw new ConfigError(`latchkey.${verb} needs to know who says so: by`);
 }
 

@@ -163,6 +163,7 @@ describe("what is sent", () => {
     const wrong: readonly (readonly [path: string, body: unknown, at: string])[] = [
       ["/api/record/bust", null, ""],
       ["/api/record/bust", "text", ""],
+      ["/api/record/bust", { ...bust, reason: " " }, "reason"],
       ["/api/record/resolve", resolve(undefined), "verdict"],
       ["/api/record/resolve", resolve({ kind: "unknown" }), "verdict.kind"],
       ["/api/record/resolve", resolve({ kind: "completed" }), "verdict.response"],

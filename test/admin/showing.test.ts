@@ -185,6 +185,18 @@ describe("finding a record", () => {
   });
 });
 
+it("a record is shown, and can be settled, also while nobody can tell how often it came", async () => {
+  const store = memoryStore();
+  const latchkey = createLatchkey({ store, tenant: "single", onServerError: "reconcile" });
+  await unknown(latchkey);
+  store.notes.read = async () => {
+    throw new Error("the notes cannot be read");
+  };
+  const shown = await new Administration(latchkey).record(of);
+  expect(shown).toMatchObject({ state: "unknown", duplicates: null });
+  expect(shown?.timeline.at(-1)?.to).toBe("unknown");
+});
+
 it("how many run is counted up to a thousand, also where pages are short", async () => {
   const store = memoryStore();
   const latchkey = createLatchkey({ store, tenant: "single" });

@@ -111,6 +111,19 @@ describe.each(Object.entries(stores))("%s", { timeout: 60_000 }, (_, make) => {
     expect(ended.stdout).toMatch(/^STATE .*\n$/);
   });
 
+  it("nothing of what others have written is obeyed by a terminal, also not as JSON", async () => {
+    const body = "\u009b2Jgone \u202ereversed \u001b[2J";
+    await complete(store, "acme", "hostile", body);
+    const text = await run(["inspect", "hostile"]);
+    expect(text.stdout).toContain("gone");
+    const json = await run(["inspect", "hostile", "--json"]);
+    expect((JSON.parse(json.stdout) as RecordDetailView).response).toMatchObject({ body });
+    const hidden = /[^\P{C}\n]/u; // Whatever is not seen, but for the ends of lines.
+    for (const { stdout } of [text, json]) expect(stdout).not.toMatch(hidden);
+    const unknown = await run(["inspect", "x\u009b2J", "--scope", "\u009b2J", "--json"]);
+    expect(unknown.stderr).not.toMatch(hidden);
+  });
+
   it("inspect shows state, timeline and answer of one record, found by its key alone", async () => {
     await seedRecords(store);
     const { code, stdout, stderr } = await run(["inspect", "paid"]);

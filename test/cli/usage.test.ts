@@ -100,6 +100,11 @@ describe("what cannot be meant is refused with exit code 2, and says what to wri
     ],
     "a result that is no JSON": [["resolve", "k", "--effect-done", "--result", "{"], /--result must be JSON/],
     "a bust without a reason": [["bust", "k"], /bust needs --reason/],
+    "a bust with a blank reason": [["bust", "k", "--reason", " "], /bust needs --reason/],
+    "a length of time that no timer can run for": [
+      ["stats", "--every", "30d"],
+      /--every is "30d" and must be at most 24d/,
+    ],
     "a requeue of nothing": [["dead-letters", "requeue"], /needs the ids of messages, or --all/],
     "a requeue of some and all": [
       ["dead-letters", "requeue", "1", "--all"],

@@ -97,6 +97,7 @@ describe("busting the answer of an operation", () => {
   it("needs to know who says so, and of what", async () => {
     const { latchkey, of } = service();
     await expect(latchkey.bust({ of, by: "" })).rejects.toThrow(ConfigError);
+    await expect(latchkey.bust({ of, by: "  " })).rejects.toThrow(ConfigError);
     await expect(latchkey.bust({ of, by: "" })).rejects.toThrow("latchkey.bust needs to know who says so");
     await expect(latchkey.bust({ of: { tenant: "", key: "key" }, by: "ada" })).rejects.toThrow(
       "latchkey.bust needs a scope or a tenant",

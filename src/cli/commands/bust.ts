@@ -29,7 +29,8 @@ export const bust = command({
   ],
   run(context, { options, args: [key = ""] }) {
     const { reason } = options;
-    if (!reason) throw usage("bust needs --reason TEXT: the audit trail says why an answer was taken away");
+    if (!reason?.trim())
+      throw usage("bust needs --reason TEXT: the audit trail says why an answer was taken away");
     return withOperations(context, options, async (operations) => {
       const record = await recordNamed(context, operations, key, options);
       const { scope, attempt, state, status } = record;

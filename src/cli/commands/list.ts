@@ -6,6 +6,7 @@ import { withOperations } from "../operations.ts";
 import { choice, flag, moment, text, wholeNumber, withDefault } from "../option.ts";
 import { Progress } from "../progress.ts";
 import { recordTable } from "../record-text.ts";
+import { visibleJson } from "../screen.ts";
 import { storeOptions } from "../store-options.ts";
 
 export const list = command({
@@ -86,5 +87,5 @@ export const list = command({
 const pageMax = 1000;
 
 function asLines(records: readonly RecordView[]): string {
-  return records.map((record) => `${JSON.stringify(record)}\n`).join("");
+  return records.map((record) => `${visibleJson(record)}\n`).join("");
 }
