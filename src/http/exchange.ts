@@ -123,6 +123,18 @@ export class Exchange {
     return this.#settled({ kind: "omitted", status, bodyBytes });
   }
 
+  /** The handler has answered with more than can be held until it is stored: its client gets what retries will get. */
+  async withhold(status: number, bodyBytes: number): Promise<HttpAnswer> {
+    const response: StoredResponse = { kind: "omitted", status, bodyBytes };
+    const settled = await this.#execution.settle({ kind: "answered", response });
+    if (settled.kind === "stored") return this.#storedAnswer(settled);
+    const finish = this.#finishFor(settled, response);
+    if (finish.kind === "replace") return finish.answer;
+    return problemAnswer(this.#context, "handler-failed", {
+      detail: `The service answered ${status}, with more than can be passed on. Send it again with the same key.`,
+    });
+  }
+
   /** The handler threw where nobody else answers for it: its client gets a 500 problem. */
   async fail(error: unknown): Promise<Failure> {
     this.failedLate(error);

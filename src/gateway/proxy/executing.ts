@@ -1,5 +1,6 @@
 import type { ServerResponse } from "node:http";
 import type { Dispatcher } from "undici";
+import type { HttpAnswer } from "../../http/answer.ts";
 import type { Exchange } from "../../http/exchange.ts";
 import type { NodeCapture } from "../../http/node-response.ts";
 import { AmbiguousAnswerError, answerHead } from "./answer-head.ts";
@@ -16,6 +17,8 @@ export class Executing implements Dispatcher.DispatchHandler {
   readonly #held: { release(): void };
   #isSent = false;
   #isOver = false;
+  #status = 0;
+  #bytes = 0;
   #abort: ((error?: Error) => void) | undefined;
   #resume: (() => void) | undefined;
 
@@ -56,11 +59,15 @@ export class Executing implements Dispatcher.DispatchHandler {
         "it has neither a Content-Length nor chunks, so that half of it would look like the whole",
       );
     }
+    this.#status = status;
     this.#res.writeHead(status, headers);
     return true;
   }
 
   onData(chunk: Buffer): boolean {
+    this.#bytes += chunk.byteLength;
+    const { streaming, responseBytesMax } = this.#exchange;
+    if (!streaming && this.#bytes > Math.max(responseBytesMax, heldBytesMax)) throw new LargeAnswerError();
     if (this.#res.write(chunk)) return true;
     const resume = this.#resume;
     if (resume !== undefined) this.#res.once("drain", resume);
@@ -74,11 +81,16 @@ export class Executing implements Dispatcher.DispatchHandler {
 
   onError(error: Error): void {
     this.#over();
-    const { outcome, reason, answer } = upstreamFailure(error, { isSent: this.#isSent });
-    this.#exchange.unanswered(outcome, reason, answer).then(
+    this.#insteadOf(error).then(
       (instead) => this.#capture.replace(instead),
       () => this.#res.destroy(),
     );
+  }
+
+  #insteadOf(error: Error): Promise<HttpAnswer> {
+    if (error instanceof LargeAnswerError) return this.#exchange.withhold(this.#status, this.#bytes);
+    const { outcome, reason, answer } = upstreamFailure(error, { isSent: this.#isSent });
+    return this.#exchange.unanswered(outcome, reason, answer);
   }
 
   #over(): void {
@@ -87,6 +99,11 @@ export class Executing implements Dispatcher.DispatchHandler {
     this.#held.release();
   }
 }
+
+/** What is not stored is held all the same until its end is there, and without a limit one answer could end the process. */
+const heldBytesMax = 32 * 1024 * 1024;
+
+class LargeAnswerError extends Error {}
 
 function mayHaveBody(status: number): boolean {
   return status !== 204 && status !== 304;

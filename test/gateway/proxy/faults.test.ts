@@ -302,3 +302,35 @@ describe("an unprotected request", () => {
     });
   }
 });
+
+describe("a protected answer that is larger than anybody would hold", () => {
+  const chunk = "x".repeat(1024 * 1024);
+  /** Forty of them, in chunks, as fast as they are taken. */
+  const pour = (socket: Socket) => {
+    socket.write("HTTP/1.1 201 Created\r\ntransfer-encoding: chunked\r\n\r\n");
+    for (let count = 0; count < 40; count += 1) socket.write(`${chunk.length.toString(16)}\r\n${chunk}\r\n`);
+    socket.write("0\r\n\r\n");
+  };
+
+  it("is known to be executed, and neither passed on nor sent for again", async () => {
+    const upstream = await misbehaving();
+    upstream.onData = pour;
+    const gateway = await Gateway.start({ upstream: upstream.address });
+    for (let time = 0; time < 2; time += 1) {
+      const answer = await gateway.send();
+      expectProblem(answer, 409, "response-not-stored", "never");
+      expect(JSON.parse(answer.text).originalStatus).toBe(201);
+    }
+    expect(await gateway.settled()).toBe("completed");
+    expect(upstream.requests()).toBe(1);
+  });
+
+  it("flows where that was chosen", async () => {
+    const upstream = await misbehaving();
+    upstream.onData = pour;
+    const gateway = await Gateway.start({ upstream: upstream.address }, { policy: { streaming: true } });
+    expect((await gateway.send()).body.byteLength).toBe(40 * chunk.length);
+    expectProblem(await gateway.send(), 409, "response-not-stored", "never");
+    expect(upstream.requests()).toBe(1);
+  });
+});

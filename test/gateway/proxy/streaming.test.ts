@@ -296,6 +296,17 @@ describe("a client", () => {
     for (const answer of answers) expect((await answer).text).toBe("done");
   });
 
+  it("that is idle between two requests is let go after a while, with or without an answer before", async () => {
+    const upstream = closesAfterwards(await Misbehaving.start());
+    upstream.onData = (socket) => socket.write(answerText("done"));
+    const gateway = await Gateway.start(
+      { upstream: upstream.address },
+      { listen: { keepAliveTimeoutMs: 100, sendTimeoutMs: 300 } },
+    );
+    expect(await speak(gateway.port, "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")).toMatch(/done$/);
+    expect(await speak(gateway.port, "")).toBe("");
+  });
+
   it("whose protected answer is broken off, because its time is up, leaves no connection to upstream", async () => {
     const upstream = closesAfterwards(await Misbehaving.start());
     upstream.onData = (socket) => void socket.write(answerText("x".repeat(1000)).slice(0, -10));
