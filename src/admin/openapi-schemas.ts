@@ -1,3 +1,4 @@
+import { recordStates } from "../core/record.ts";
 import { activitySeries } from "./views.ts";
 
 /** The views of views.ts as JSON Schema, for the OpenAPI document. A test compares real answers with them. */
@@ -27,14 +28,6 @@ function object(properties: Record<string, JsonSchema>, optional: readonly strin
   return { type: "object", properties, required, additionalProperties: false };
 }
 
-const recordStates = [
-  "pending",
-  "in_progress",
-  "completed",
-  "failed_retryable",
-  "unknown",
-  "expired",
-] as const;
 const auditedStates = [...recordStates, "dead_letter", "requeued"] as const;
 
 const record = {

@@ -1,17 +1,9 @@
 import * as v from "valibot";
+import { recordStates } from "../core/record.ts";
 import { Refusal } from "./refusal.ts";
 import type { ProblemView } from "./views.ts";
 
 /** What requests to the admin API may say. What is not named here is refused. */
-
-const recordStates = [
-  "pending",
-  "in_progress",
-  "completed",
-  "failed_retryable",
-  "unknown",
-  "expired",
-] as const;
 
 /** The windows that activity is shown for, and the steps of each. */
 export const activityWindows = {

@@ -4,15 +4,6 @@ import { type Screen, type Style, visible, visibleLines } from "./screen.ts";
 import { type Column, facts, Table } from "./table.ts";
 import { absolute, both, relative } from "./times.ts";
 
-export const recordStates = [
-  "pending",
-  "in_progress",
-  "completed",
-  "failed_retryable",
-  "unknown",
-  "expired",
-] as const satisfies readonly RecordState[];
-
 /** What needs somebody stands out. */
 const stateStyles: Readonly<Record<RecordState, Style>> = {
   pending: "cyan",

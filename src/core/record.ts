@@ -92,6 +92,16 @@ export type IdempotencyRecord =
 
 export type RecordState = IdempotencyRecord["state"];
 
+/** All of them, as people can name them. */
+export const recordStates = [
+  "pending",
+  "in_progress",
+  "completed",
+  "failed_retryable",
+  "unknown",
+  "expired",
+] as const satisfies readonly RecordState[];
+
 /**
  * Whether nothing is left to be done or to be found out, so that the record may go when its time is over. What waits
  * to be finished, or was begun, may be half done: forgetting it would begin it anew.

@@ -1,10 +1,11 @@
 import type { RecordView } from "../../admin/views.ts";
+import { recordStates } from "../../core/record.ts";
 import { command, jsonOption, noArguments } from "../command.ts";
 import { notFound, usage } from "../failure.ts";
 import { withOperations } from "../operations.ts";
 import { choice, flag, moment, text, wholeNumber, withDefault } from "../option.ts";
 import { Progress } from "../progress.ts";
-import { recordStates, recordTable } from "../record-text.ts";
+import { recordTable } from "../record-text.ts";
 import { visibleJson } from "../screen.ts";
 import { storeOptions } from "../store-options.ts";
 
