@@ -1,6 +1,5 @@
-import type { Page } from "playwright-core";
 import { expect, it } from "vitest";
-import { openBench, useBrowser } from "./bench.ts";
+import { type Bench, openBench, useBrowser } from "./bench.ts";
 
 useBrowser();
 
@@ -49,7 +48,7 @@ it("a bust takes away the answer that was looked at, and not that of a later att
 });
 
 /** Behind the dialog the page goes on looking. */
-function showsAttempt(page: Page, attempt: number): Promise<void> {
+function showsAttempt(page: Bench["page"], attempt: number): Promise<void> {
   const fact = page.getByText("attempt (fence)").locator("..");
   return fact.getByText(String(attempt), { exact: true }).waitFor();
 }

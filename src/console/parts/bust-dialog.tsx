@@ -2,6 +2,7 @@ import { useState } from "preact/hooks";
 import type { RecordView } from "../../admin/views.ts";
 import { useConsole } from "../context.ts";
 import { ActionDialog } from "./dialog.tsx";
+import { ReasonField } from "./reason-field.tsx";
 
 interface BustDialogProps {
   readonly record: RecordView;
@@ -32,15 +33,7 @@ export function BustDialog({ record, onClose, onChanged }: BustDialogProps) {
         The stored answer is taken away. <b>The next request with this key is executed again</b>, as attempt{" "}
         {attempt + 1}: if the first one moved money, so will that one. Nothing that was done is undone.
       </p>
-      <label>
-        Reason, for the audit trail
-        <input
-          required
-          maxLength={500}
-          value={reason}
-          onInput={(event) => setReason(event.currentTarget.value)}
-        />
-      </label>
+      <ReasonField words="Reason, for the audit trail" value={reason} onChange={setReason} />
     </ActionDialog>
   );
 }

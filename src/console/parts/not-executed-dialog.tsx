@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import { useSettling, type VerdictProps } from "../settling.ts";
 import { ActionDialog } from "./dialog.tsx";
+import { ReasonField } from "./reason-field.tsx";
 
 export function NotExecutedDialog(props: VerdictProps) {
   const { record, onClose } = props;
@@ -32,15 +33,7 @@ export function NotExecutedDialog(props: VerdictProps) {
           again; phases that are done are skipped.
         </p>
       )}
-      <label>
-        How is it known? For the audit trail
-        <input
-          required
-          maxLength={500}
-          value={reason}
-          onInput={(event) => setReason(event.currentTarget.value)}
-        />
-      </label>
+      <ReasonField words="How is it known? For the audit trail" value={reason} onChange={setReason} />
     </ActionDialog>
   );
 }

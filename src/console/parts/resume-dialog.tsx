@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import { useSettling, type VerdictProps } from "../settling.ts";
 import { ActionDialog } from "./dialog.tsx";
+import { ReasonField } from "./reason-field.tsx";
 
 /** No call is open: only why the operation stopped was in doubt. */
 export function ResumeDialog(props: VerdictProps) {
@@ -24,15 +25,7 @@ export function ResumeDialog(props: VerdictProps) {
         The operation goes on after its last phase as attempt {record.attempt + 1}, with the next request or a
         worker that has kept this one. <b>Phases that are done are not repeated.</b>
       </p>
-      <label>
-        Reason, for the audit trail
-        <input
-          required
-          maxLength={500}
-          value={reason}
-          onInput={(event) => setReason(event.currentTarget.value)}
-        />
-      </label>
+      <ReasonField words="Reason, for the audit trail" value={reason} onChange={setReason} />
     </ActionDialog>
   );
 }
