@@ -92,11 +92,7 @@ export type IdempotencyRecord =
 
 export type RecordState = IdempotencyRecord["state"];
 
-<<<<<<< HEAD
 /** In the order of a record's life; stores that write a state down as a number use its place here. */
-=======
-/** All of them, as people can name them. */
->>>>>>> g-hr2
 export const recordStates = [
   "pending",
   "in_progress",
