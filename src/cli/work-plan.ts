@@ -35,7 +35,8 @@ export const workOptions = {
     placeholder: "URL",
     description:
       "Asked with GET about each unknown outcome; {key}, {tenant} and {route} are put in. 200: it was executed, and retries get this answer. " +
-      "404: it was not, and will not be. Anything else says nothing. LATCHKEY_RECONCILE_AUTHORIZATION is sent as Authorization.",
+      "404: it was not, and will not be. Anything else says nothing. Name {tenant} unless all callers share one key space: two of them may use " +
+      "the same key. LATCHKEY_RECONCILE_AUTHORIZATION is sent as Authorization.",
   }),
   "reconcile-status": wholeNumber({
     placeholder: "N",
