@@ -12,7 +12,7 @@ const pages = [
 ];
 
 // What a page imports from elsewhere, and what it is built with.
-const shared = ["src/admin/views.ts", "scripts/build-pages.js", "package-lock.json"];
+const shared = ["src/admin/views.ts", "src/browser", "scripts/build-pages.js", "package-lock.json"];
 
 for (const { source, output } of pages) {
   if (!existsSync(path(source))) continue;

@@ -84,11 +84,9 @@ export {
   createLatchkey,
   type Health,
   type Latchkey,
-  type LatchkeyOptions,
   type ResolveRequest,
-  type TenantOf,
-  type TenantRequest,
 } from "./latchkey.ts";
+export type { LatchkeyOptions, TenantOf, TenantRequest } from "./latchkey-options.ts";
 export type { Busted, BustRequest } from "./operation/busting.ts";
 export type { ForgetRequest, Forgotten, TenantRequestBy } from "./operation/forgetting.ts";
 export type { Jsonified } from "./operation/json.ts";

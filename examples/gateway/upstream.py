@@ -9,12 +9,14 @@ breaks the connection off before the answer, `slow` takes two seconds, `crash` a
 """
 
 import argparse
+import base64
+import hashlib
 import json
 import sqlite3
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 
 class Ledger:
@@ -23,22 +25,32 @@ class Ledger:
     def __init__(self, path):
         self._lock = threading.Lock()
         self._db = sqlite3.connect(path, check_same_thread=False)
-        self._db.execute("CREATE TABLE IF NOT EXISTS charges (id INTEGER PRIMARY KEY, key TEXT, amount INTEGER)")
+        self._db.execute("CREATE TABLE IF NOT EXISTS charges (id INTEGER PRIMARY KEY, tenant TEXT, key TEXT, amount INTEGER)")
 
-    def book(self, key, amount):
+    def book(self, tenant, key, amount):
         with self._lock, self._db:
-            cursor = self._db.execute("INSERT INTO charges (key, amount) VALUES (?, ?)", (key, amount))
+            cursor = self._db.execute(
+                "INSERT INTO charges (tenant, key, amount) VALUES (?, ?, ?)", (tenant, key, amount)
+            )
             return {"id": f"ch_{cursor.lastrowid}", "amount": amount}
 
-    def by_key(self, key):
+    def by_key(self, tenant, key):
         with self._lock:
-            row = self._db.execute("SELECT id, amount FROM charges WHERE key = ? ORDER BY id", (key,)).fetchone()
+            row = self._db.execute(
+                "SELECT id, amount FROM charges WHERE tenant = ? AND key = ? ORDER BY id", (tenant, key)
+            ).fetchone()
         return None if row is None else {"id": f"ch_{row[0]}", "amount": row[1]}
 
     def all(self):
         with self._lock:
             rows = self._db.execute("SELECT id, key, amount FROM charges ORDER BY id").fetchall()
         return [{"id": f"ch_{number}", "key": key, "amount": amount} for number, key, amount in rows]
+
+
+def tenant_of(authorization):
+    """What the gateway calls the caller, whom it knows by the digest of a header."""
+    digest = hashlib.sha256(authorization.encode("latin-1")).digest()
+    return "h." + base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 class Service(BaseHTTPRequestHandler):
@@ -59,7 +71,8 @@ class Service(BaseHTTPRequestHandler):
         if trouble == "slow":
             time.sleep(2)
         # The gateway passes the key on as its client sent it, which may be in quotes.
-        charge = self.ledger.book((self.headers.get("idempotency-key") or "").strip('"'), amount)
+        key = (self.headers.get("idempotency-key") or "").strip('"')
+        charge = self.ledger.book(tenant_of(self.headers.get("authorization", "")), key, amount)
         if trouble == "lost":
             self.close_connection = True
             return self.connection.close()
@@ -69,7 +82,9 @@ class Service(BaseHTTPRequestHandler):
         if self.path == "/charges":
             return self.answer(200, self.ledger.all())
         if self.path.startswith("/charges/by-key/"):
-            charge = self.ledger.by_key(unquote(self.path[len("/charges/by-key/") :]))
+            asked = urlsplit(self.path)
+            [tenant] = parse_qs(asked.query).get("tenant", [""])
+            charge = self.ledger.by_key(tenant, unquote(asked.path[len("/charges/by-key/") :]))
             return self.answer(404, {"error": "no such charge"}) if charge is None else self.answer(200, charge)
         return self.answer(200 if self.path == "/health" else 404, {})
 

@@ -14,10 +14,7 @@ export function withPalette(png: Buffer): Buffer {
     coarse[at] = colour;
     colours.set(colour, (colours.get(colour) ?? 0) + 1);
   }
-  const palette = [...colours.entries()]
-    .toSorted(([, one], [, other]) => other - one)
-    .slice(0, 256)
-    .map(([colour]) => colour);
+  const palette = paletteOf(colours);
   const indexOf = new Map([...colours.keys()].map((colour) => [colour, nearest(palette, colour)]));
 
   const rows = Buffer.alloc((width + 1) * height);
@@ -49,14 +46,38 @@ function rounded(value: number): number {
   return Math.min(255, Math.round(value / 3) * 3);
 }
 
+/** The most used colours, and then those that are furthest from all of these: what is small may be a colour of its own. */
+function paletteOf(colours: ReadonlyMap<number, number>): readonly number[] {
+  const byUse = [...colours.entries()]
+    .toSorted(([, one], [, other]) => other - one)
+    .map(([colour]) => colour);
+  const palette = byUse.slice(0, 192);
+  const rest = byUse.slice(192);
+  const distances = rest.map((colour) => distanceOf(palette[nearest(palette, colour)] ?? 0, colour));
+  while (palette.length < Math.min(256, byUse.length)) {
+    const furthest = distances.indexOf(Math.max(...distances));
+    const added = rest[furthest] ?? 0;
+    palette.push(added);
+    rest.forEach((colour, index) => {
+      distances[index] = Math.min(distances[index] ?? 0, distanceOf(added, colour));
+    });
+  }
+  return palette;
+}
+
+function distanceOf(one: number, other: number): number {
+  return (
+    ((one >> 16) - (other >> 16)) ** 2 +
+    (((one >> 8) & 255) - ((other >> 8) & 255)) ** 2 +
+    ((one & 255) - (other & 255)) ** 2
+  );
+}
+
 function nearest(palette: readonly number[], colour: number): number {
   let best = 0;
   let bestDistance = Number.POSITIVE_INFINITY;
   palette.forEach((candidate, index) => {
-    const distance =
-      ((candidate >> 16) - (colour >> 16)) ** 2 +
-      (((candidate >> 8) & 255) - ((colour >> 8) & 255)) ** 2 +
-      ((candidate & 255) - (colour & 255)) ** 2;
+    const distance = distanceOf(candidate, colour);
     if (distance >= bestDistance) return;
     best = index;
     bestDistance = distance;

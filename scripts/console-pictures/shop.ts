@@ -53,11 +53,12 @@ export function openShop(
         const { amount, currency } = (await request.json()) as { amount: number; currency: string };
         const payment = await op.atomic("payment_recorded", () => ({ id: id("pay"), amount, currency }));
         await sleep(20 + random() * (isSick ? 4_000 : 160));
-        if (isSick && random() < 0.25) throw new Error("the provider refused the connection");
+        const isToBeLost = request.headers.has("x-lost");
+        if (isSick && !isToBeLost && random() < 0.25) throw new Error("the provider refused the connection");
         const charge = await op.effect(
           "charge_created",
           () => {
-            const isLost = request.headers.has("x-lost") || random() < (isSick ? 0.02 : 0.0008);
+            const isLost = isToBeLost || random() < (isSick ? 0.02 : 0.0008);
             if (isLost) throw new Error("the provider's answer was lost");
             return { id: id("ch"), captured: true };
           },

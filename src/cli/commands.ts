@@ -1,4 +1,5 @@
 import type { Command } from "./command.ts";
+import { audit } from "./commands/audit.ts";
 import { bust } from "./commands/bust.ts";
 import { completionOf } from "./commands/completion.ts";
 import { deadLetters } from "./commands/dead-letters.ts";
@@ -9,6 +10,7 @@ import { list } from "./commands/list.ts";
 import { migrate } from "./commands/migrate.ts";
 import { resolve } from "./commands/resolve.ts";
 import { stats } from "./commands/stats.ts";
+import { verify } from "./commands/verify.ts";
 import { work } from "./commands/work.ts";
 
 /** Every command, in the order in which they are listed: parsing, help, completion and the documentation follow it. */
@@ -23,5 +25,7 @@ export const commands: readonly Command[] = [
   bust,
   deadLetters,
   stats,
+  verify,
+  audit,
   completionOf(() => commands),
 ];

@@ -9,6 +9,8 @@ export const exitCodes = {
   notFound: 3,
   /** The record, or the message, is in no state for this. */
   refused: 4,
+  /** What was judged does not keep the contract. */
+  failedChecks: 5,
   /** Ctrl-C. */
   interrupted: 130,
 } as const;

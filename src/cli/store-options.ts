@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import type { Store } from "../core/store.ts";
-import type { LatchkeyOptions } from "../latchkey.ts";
+import type { LatchkeyOptions } from "../latchkey-options.ts";
 import { type KeyRing, keyRing, type RingKey } from "../privacy/key-ring.ts";
 import { NoteSecrets } from "../privacy/note-secrets.ts";
 import { kindOfUrl, openStore, sqlitePath } from "../stores/open-store.ts";

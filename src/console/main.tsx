@@ -1,6 +1,6 @@
 import { render } from "preact";
+import { applyTheme, chosenTheme } from "../browser/theme.ts";
 import { App } from "./app.tsx";
-import { applyTheme, chosenTheme } from "./theme.ts";
 
 applyTheme(chosenTheme());
 const root = document.getElementById("console");

@@ -1,5 +1,6 @@
 import { useCallback, useMemo, useRef, useState } from "preact/hooks";
 import type { StatsView } from "../admin/views.ts";
+import { applyTheme, chosenTheme, themeAfter } from "../browser/theme.ts";
 import { useConsole } from "./context.ts";
 import { useKeyboard } from "./keyboard.ts";
 import { useLoaded } from "./loading.ts";
@@ -12,7 +13,6 @@ import { UnknownPage } from "./pages/unknown.tsx";
 import { Help } from "./parts/help.tsx";
 import { Trouble } from "./parts/trouble.tsx";
 import { address, go, type PageName, type Route, useRoute } from "./route.ts";
-import { applyTheme, chosenTheme, themeAfter } from "./theme.ts";
 
 const statsEveryMs = 2_000; // What somebody watches while it gets better or worse.
 

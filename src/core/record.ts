@@ -92,7 +92,7 @@ export type IdempotencyRecord =
 
 export type RecordState = IdempotencyRecord["state"];
 
-/** All of them, as people can name them. */
+/** In the order of a record's life; stores that write a state down as a number use its place here. */
 export const recordStates = [
   "pending",
   "in_progress",

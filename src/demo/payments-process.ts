@@ -23,7 +23,7 @@ const { server, latchkey, startWorkers } = paymentsApi({
   providerUrl,
   onHandler: (what) => tell({ kind: "handler", at: Date.now(), ...what }),
 });
-const reporting = reportActivity(latchkey, { role: "payments" });
+const reporting = reportActivity(latchkey, { role: "payments", intervalMs: 1_000 });
 latchkey.subscribe((happened) => {
   const event = liveViewOf(happened, Date.now(), reporting.id);
   if (event !== undefined) tell({ kind: "event", event });

@@ -4,6 +4,7 @@ import type { Logger } from "../engine/logging.ts";
 import { type AnswerContext, type HttpAnswer, problemAnswer } from "../http/answer.ts";
 import { writeNodeAnswer } from "../http/node-response.ts";
 import { splitTarget } from "../http/request.ts";
+import { claimHeader } from "../http/stored-request.ts";
 import type { Generation } from "./generation.ts";
 import type { OwnDispatch } from "./own-dispatch.ts";
 import type { OwnPlaces } from "./own-paths.ts";
@@ -53,7 +54,9 @@ export class Entrance {
     const current = this.#host.current();
     const refusal = refusalOf(req);
     if (refusal !== undefined) return this.#refuse(req, res, refusalAnswer(this.#host.context, refusal));
-    const { path } = splitTarget(originForm(req.url ?? "/"));
+    // From here on everybody reads the same path, also in a target that names its host.
+    req.url = originForm(req.url ?? "/");
+    const { path } = splitTarget(req.url);
     const own = this.#host.places()?.handlerOf(path);
     if (current === undefined) return this.#refuse(req, res, notOpen(this.#host.context));
     if (own !== undefined) {
@@ -61,7 +64,12 @@ export class Entrance {
       return this.#withCaller(isStatus, current, req, res, async () => void (await own(req, res)));
     }
     const protect = current.protection(req.method ?? "", path);
-    if (protect === undefined) return current.proxy.pass(req, res);
+    if (protect === undefined) {
+      const isClaim = req.headers[claimHeader] !== undefined;
+      return isClaim
+        ? this.#refuse(req, res, claimRefused(this.#host.context))
+        : current.proxy.pass(req, res);
+    }
     // Without a key nobody asks who is calling: the request is refused, or passes.
     const hasKey = req.headers["idempotency-key"] !== undefined;
     return this.#withCaller(hasKey, current, req, res, () => protect(req, res));
@@ -81,7 +89,9 @@ export class Entrance {
       this.#callers.set(req, caller);
       return then();
     }
-    return caller.then(
+    // A reload meanwhile must not take away what it is going to be sent by.
+    const held = current.proxy.hold();
+    const handled = caller.then(
       (tenant) => {
         this.#callers.set(req, tenant);
         return then();
@@ -92,6 +102,7 @@ export class Entrance {
         return this.#refuse(req, res, callerUnavailable(this.#host.context));
       },
     );
+    return handled.finally(() => held.release());
   }
 
   /** For a server's requests to speak something else. */
@@ -142,6 +153,14 @@ function notOpen(context: AnswerContext): HttpAnswer {
   return problemAnswer(context, "store-unavailable", {
     detail: "The gateway is starting. Send it again.",
     retryAfterMs,
+  });
+}
+
+/** What a worker sends was accepted when its route was protected. Passed as it is, it would be executed by each attempt. */
+function claimRefused(context: AnswerContext): HttpAnswer {
+  return refusalAnswer(context, {
+    status: 400,
+    detail: "A worker sent a request that it has kept, and the route of it is not protected any more.",
   });
 }
 

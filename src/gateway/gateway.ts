@@ -1,7 +1,6 @@
 import { once } from "node:events";
-import { createServer, type IncomingMessage, type Server } from "node:http";
+import type { IncomingMessage, Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { Duplex } from "node:stream";
 import { type Reporting, reportActivity } from "../admin/admin.ts";
 import { ConfigError, StoreError } from "../core/errors.ts";
 import { defaultPolicy } from "../core/policy.ts";
@@ -19,6 +18,7 @@ import { Generation, Hooks, limitsOf, upstreamUrl } from "./generation.ts";
 import { jsonLogger } from "./log.ts";
 import { OwnDispatch } from "./own-dispatch.ts";
 import { type OwnPlaces, openOwnPlaces } from "./own-paths.ts";
+import { ended, strictServer } from "./proxy/strict-server.ts";
 import { needingRestart } from "./reloading.ts";
 
 export { problemLine } from "./config/problems.ts";
@@ -95,21 +95,7 @@ export class Gateway {
       places: () => this.#places,
       isClosing: () => this.#closing !== undefined,
     });
-    const { maxHeaderBytes, headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs } = config.listen;
-    this.#server = createServer(
-      {
-        maxHeaderSize: maxHeaderBytes ?? maxHeaderBytesDefault,
-        headersTimeout: headersTimeoutMs ?? headersTimeoutMsDefault,
-        requestTimeout: requestTimeoutMs ?? requestTimeoutMsDefault,
-        keepAliveTimeout: keepAliveTimeoutMs ?? keepAliveTimeoutMsDefault,
-        insecureHTTPParser: false,
-        requireHostHeader: true,
-      },
-      (req, res) => this.#entrance.answer(req, res),
-    );
-    this.#server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) =>
-      this.#entrance.upgrade(req, socket, head),
-    );
+    this.#server = strictServer(config.listen, this.#entrance);
   }
 
   /** @internal */
@@ -195,6 +181,8 @@ export class Gateway {
       );
     }
     const next = await Generation.of(config, { latchkey: this.latchkey, hooks: this.#hooks, before });
+    // Its end would not know of it.
+    if (this.#closing !== undefined) throw new ConfigError("the gateway is not running");
     this.#warn(warnings);
     this.#current = next;
     this.#config = config;
@@ -227,15 +215,10 @@ export class Gateway {
     const left = () => Math.max(0, until - performance.now());
     const server = this.#server;
     const isListening = server.listening;
-    const closed = isListening ? once(server, "close") : Promise.resolve();
-    if (isListening) {
-      server.close();
-      server.closeIdleConnections();
-    }
+    const closed = isListening ? ended(server) : Promise.resolve();
     // A worker's round may be a request to this very server, so it ends before that does.
     await within(left(), this.#workers?.stop());
-    // Executions first, also those whose client has gone: nobody else knows that they need upstream's connections.
-    await this.#latchkey?.engine.drain(left());
+    // Waits for executions whose client has gone as well, and ends websockets.
     const proxies = [...(this.#current === undefined ? [] : [this.#current.proxy]), ...this.#retiring];
     await Promise.all(proxies.map((proxy) => proxy.close({ drainMs: left() })));
     // The streams of the admin API would not end by themselves.
@@ -265,10 +248,6 @@ export class Gateway {
   }
 }
 
-const maxHeaderBytesDefault = 16 * 1024; // Node's own, and that of most services behind.
-const headersTimeoutMsDefault = 15_000; // A head is one packet or two.
-const requestTimeoutMsDefault = 300_000; // 50 MB at 1.5 Mbit/s.
-const keepAliveTimeoutMsDefault = 75_000; // Longer than the minute after which common load balancers let go.
 /** A wrong password or a missing table is said before the port opens, and not by the first request. */
 async function assertReachable(latchkey: Latchkey): Promise<void> {
   try {

@@ -52,7 +52,13 @@ export class Generation {
     config: GatewayConfig,
     host: { readonly latchkey: Latchkey; readonly hooks: Hooks; readonly before?: Generation | undefined },
   ): Promise<Generation> {
-    return new Generation(config, host, await callerOf(config));
+    const { before } = host;
+    // Fetched keys are kept: a reload must not depend on whether their issuer answers right now. A file is read again.
+    const isSame =
+      before !== undefined &&
+      config.jwt?.jwksFile === undefined &&
+      isDeepStrictEqual([before.config.tenant, before.config.jwt], [config.tenant, config.jwt]);
+    return new Generation(config, host, isSame ? before.callerOf : await callerOf(config));
   }
 
   private constructor(

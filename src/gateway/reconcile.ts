@@ -17,6 +17,7 @@ export function reconcileBy(
   },
 ): ReconcileHook {
   const { executed, notExecuted, answerStatus, timeoutMs } = config;
+  const asked = shownUrl(config.url);
   return async (question) => {
     const url = urlOf(config.url, question, options.upstream);
     const signal = AbortSignal.any([question.signal, AbortSignal.timeout(timeoutMs)]);
@@ -26,12 +27,12 @@ export function reconcileBy(
       headers: { "accept-encoding": "identity", ...config.headers },
       signal,
     }).catch((error) => {
-      throw new Error(`${config.url} could not be asked: ${sentenceOf(error, timeoutMs)}`, { cause: error });
+      throw new Error(`${asked} could not be asked: ${sentenceOf(error, timeoutMs)}`, { cause: error });
     });
     const isExecuted = executed.includes(statusCode);
     const bytes = await bodyOf(body, isExecuted ? options.responseBytesMax : 0).catch((error) => {
       if (error instanceof TooLargeError) throw error;
-      throw new Error(`${config.url} broke off its answer: ${sentenceOf(error, timeoutMs)}`, {
+      throw new Error(`${asked} broke off its answer: ${sentenceOf(error, timeoutMs)}`, {
         cause: error,
       });
     });
@@ -46,9 +47,14 @@ export function reconcileBy(
       return { kind: "not-executed", reason: `asked, and told ${statusCode}: it was not executed` };
     }
     throw new Error(
-      `${config.url} answered ${statusCode}, which is neither in executed nor in notExecuted and says nothing`,
+      `${asked} answered ${statusCode}, which is neither in executed nor in notExecuted and says nothing`,
     );
   };
+}
+
+/** What is logged, and shown to operators: a token belongs into a header, and some put it into the query all the same. */
+function shownUrl(template: string): string {
+  return template.replace(/^(https?:\/\/)[^/?#]*@/i, "$1").replace(/\?.*$/s, "?…");
 }
 
 /** Percent-encoded, so that no key can ask about something else. */

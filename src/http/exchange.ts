@@ -154,6 +154,11 @@ export class Exchange {
       : this.#finishFor(settled);
   }
 
+  /** Throws once somebody else may execute the request: what has not been begun by then must not be. */
+  assertHeld(): void {
+    this.#execution.assertHeld();
+  }
+
   /** The handler is not going to run. */
   async abandon(reason: string): Promise<void> {
     await this.#execution.abandon(reason);

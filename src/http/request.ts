@@ -1,5 +1,5 @@
 import type { RequestBody } from "../core/fingerprint.ts";
-import type { TenantRequest } from "../latchkey.ts";
+import type { TenantRequest } from "../latchkey-options.ts";
 
 /** A request as every adapter hands it over. The body is read only if the request turns out to need protection. */
 export interface HttpRequest extends TenantRequest {

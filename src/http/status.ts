@@ -2,7 +2,8 @@ import { bindingMark, isOpenTo } from "../core/binding.ts";
 import type { Policy } from "../core/policy.ts";
 import { isTenant, scopeOf, tenantScopeOf } from "../core/scope.ts";
 import { crashed } from "../core/transition.ts";
-import type { Latchkey, TenantOf, TenantRequest } from "../latchkey.ts";
+import type { Latchkey } from "../latchkey.ts";
+import type { TenantOf, TenantRequest } from "../latchkey-options.ts";
 import {
   type AnswerContext,
   acceptedAnswer,

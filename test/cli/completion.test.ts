@@ -32,6 +32,7 @@ describe("bash", () => {
         "--noprofile",
         "--norc",
         "-c",
+        // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the shell that fills it in.
         'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _latchkey; printf "%s\\n" "${COMPREPLY[@]}"',
         file,
         ...words,

@@ -57,7 +57,7 @@ it("protects what is behind it, and ends in order with what is under way", { tim
     else hold(res);
   });
   const store = `sqlite:${join(latchkey.folder, "gateway.db")}`;
-  const { child, ended, url } = await started([
+  const { child, ended, url, log } = await started([
     "--upstream",
     to,
     "--port",
@@ -89,6 +89,9 @@ it("protects what is behind it, and ends in order with what is under way", { tim
       ),
     )
     .toBe("refused");
+  // Whoever asks for a reload now must not end what is waited for.
+  child.kill("SIGHUP");
+  await expect.poll(log).toMatch(/was not taken over/);
   res.writeHead(201).end("late, and there");
   expect(await (await late).text()).toBe("late, and there");
   expect((await ended).code).toBe(0);

@@ -1,9 +1,12 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { createConnection } from "mysql2/promise";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { statementsOf } from "../../src/stores/mysql/migrate.ts";
 import { openDatabase } from "../../src/stores/sqlite/driver.ts";
 import { freshDatabase } from "../support/database.ts";
+import { startMariadb } from "../support/mariadb-server.ts";
 import { startRedis } from "../support/redis-server.ts";
 import { CommandLine } from "./command-line.ts";
 
@@ -142,6 +145,21 @@ describe("Postgres", () => {
     expect(code).toBe(1);
     expect(stderr).toMatch(/run latchkey migrate/);
   });
+});
+
+it("MariaDB: what --dry-run prints is what migrate does, as the mysql command reads it", {
+  timeout: 60_000,
+}, async () => {
+  const server = await startMariadb();
+  onTestFinished(() => server.remove());
+  const { url } = await server.createDatabase();
+  const dry = await latchkey.run(["migrate", "--dry-run", "--store", url]);
+  expect(dry).toMatchObject({ code: 0, stderr: "" });
+  const connection = await createConnection(url);
+  onTestFinished(() => connection.end());
+  for (const statement of statementsOf(dry.stdout)) await connection.query(statement);
+  const again = await latchkey.run(["migrate", "--store", url]);
+  expect(again).toEqual({ code: 0, stdout: "nothing to apply: the store is ready\n", stderr: "" });
 });
 
 it("says of a store without tables that there is nothing to migrate", async () => {

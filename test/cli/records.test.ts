@@ -25,7 +25,8 @@ const stores = {
   Postgres: () => freshDatabase(),
 };
 
-describe.each(Object.entries(stores))("%s", (_, make) => {
+// Each starts some processes, which take their time on a busy machine.
+describe.each(Object.entries(stores))("%s", { timeout: 60_000 }, (_, make) => {
   let store: Store;
   let url: string;
   let drop: () => Promise<void>;

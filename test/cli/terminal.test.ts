@@ -52,7 +52,7 @@ describe("width", () => {
   });
 });
 
-describe("confirmation", () => {
+describe("confirmation", { timeout: 60_000 }, () => {
   it("is asked for on a terminal, and anything but yes changes nothing", async () => {
     const args = ["bust", "paid", "--reason", "why not"];
     for (const answer of ["n", "", "perhaps"]) {

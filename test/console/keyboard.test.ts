@@ -107,7 +107,7 @@ it("fits on a phone: nothing is wider than it", async () => {
     ["dead-letters", "Dead letters"],
     ["audit", "Audit trail"],
     [`record?scope=acme&key=${long}`, long],
-  ]) {
+  ] as const) {
     await page.goto(`${bench.url}/#/${at}`);
     await page.getByRole("heading", { level: 1, name: heading }).waitFor();
     expect({ at, width: await page.evaluate("document.documentElement.scrollWidth") }).toEqual({

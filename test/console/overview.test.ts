@@ -59,9 +59,13 @@ it("holds no more than two hundred events", async () => {
   for (let turn = 0; turn < 4; turn++) {
     await Promise.all(Array.from({ length: 25 }, (_, index) => bench.pay(`many-${turn}-${index}`)));
   }
-  await bench.pay("the-last");
   const live = page.getByRole("list", { name: "Live events" });
-  await live.getByText("the-last").first().waitFor();
+  // What comes too fast for one listener is left out, so it is said until it is heard.
+  const lastHeard = async () => {
+    await bench.pay("the-last");
+    return live.getByText("the-last").count();
+  };
+  await expect.poll(lastHeard, { timeout: 15_000, interval: 300 }).toBeGreaterThan(0);
   expect(await live.getByRole("listitem").count()).toBeLessThanOrEqual(200);
 });
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { ConfigError } from "../../src/core/errors.ts";
 import { defaultPolicy, type PolicyInput, profileHeaders, resolvePolicy } from "../../src/core/policy.ts";
 import { createLatchkey } from "../../src/index.ts";
-import type { LatchkeyOptions } from "../../src/latchkey.ts";
+import type { LatchkeyOptions } from "../../src/latchkey-options.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 
 const { capabilities } = memoryStore();

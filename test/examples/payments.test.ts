@@ -105,7 +105,9 @@ describe("the demo", () => {
     try {
       const demo = start({ PORT: String(port) });
       expect((await once(demo.child, "exit"))[0]).toBe(1);
-      expect(demo.output()).toContain(`Port ${port} is taken. Choose another one: PORT=8788 npm start -w examples/payments`);
+      expect(demo.output()).toContain(
+        `Port ${port} is taken. Choose another one: PORT=8788 npm start -w examples/payments`,
+      );
     } finally {
       taken.close();
     }

@@ -144,6 +144,14 @@ export const badConfigs: readonly BadConfig[] = [
     /needs a name on its route/,
     between,
   ),
+  {
+    what: "a question that does not say whose key it is about",
+    text: "upstream: http://a\ntenant: header:X-Account\nroutes:\n  - path: /a\n    name: a\n    reconcile: { url: '/x/{key}' }\n",
+    at: "6:23",
+    path: "routes[0].reconcile.url",
+    says: /does not name \{tenant\} \(h\. and the SHA-256.*two callers may use the same key/,
+    bySchema: between,
+  },
   bad(
     "a question that does not name the key",
     "routes:\n  - path: /a\n    name: a\n    reconcile: { url: /status }\n",

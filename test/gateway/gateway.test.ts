@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { startGateway } from "../../src/gateway/gateway.ts";
 import { jsonLogger } from "../../src/gateway/log.ts";
 import { open, readAnswer, send } from "../adapters/client.ts";
+import { deferred } from "../adapters/harness.ts";
 import { countingService, gateway, json, service, settingsOf } from "./support.ts";
 
 describe("a gateway", () => {
@@ -88,13 +89,12 @@ workers: { completer: { intervalMs: 20 } }
   it("believes nobody else who claims to be its worker", async () => {
     const upstream = await countingService();
     const { url } = await gateway(settingsOf(upstream.url, "tenant: header:X-Account\n"));
-    const headers = {
-      "latchkey-dispatch": "0".repeat(64),
-      "latchkey-dispatch-tenant": "acme",
-      "latchkey-claim": "true",
-    };
+    const headers = { "latchkey-dispatch": "0".repeat(64), "latchkey-dispatch-tenant": "acme" };
+    const claim = { ...headers, "latchkey-claim": "true" };
 
-    expect((await send(url, { json: {}, headers })).status).toBe(401);
+    expect((await send(url, { json: {}, headers: claim })).status).toBe(401);
+    expect((await send(url, { method: "PUT", key: null, headers: claim })).status).toBe(400);
+    expect(upstream.got).toHaveLength(0);
     await send(url, { method: "PUT", key: null, headers });
     const names = Object.keys(upstream.got[0]?.headers ?? {});
     expect(names.filter((name) => name.startsWith("latchkey"))).toEqual([]);
@@ -182,6 +182,65 @@ admin: { path: /-/latchkey/admin, operators: [{ name: ada, token: "${"a".repeat(
     expect(upstream.got).toHaveLength(0);
   });
 
+  it("does not pass on what its client has given up while the store was asked", async () => {
+    const upstream = await countingService();
+    const { gateway: running, url } = await gateway(
+      settingsOf(upstream.url, "defaults: { onStoreDown: open }\nworkers: false\n"),
+    );
+    const asked = deferred();
+    const down = deferred();
+    running.latchkey.store.reserve = async () => {
+      asked.resolve();
+      await down;
+      throw new Error("down");
+    };
+    const exchange = open(url, { json: {} });
+    await asked;
+    exchange.abort();
+    await sleep(50);
+    down.resolve();
+    expect((await send(url, { key: "key-2", json: {} })).status).toBe(201);
+    expect(upstream.got.map(({ headers }) => headers["idempotency-key"])).toEqual(["key-2"]);
+    const before = performance.now();
+    await running.close({ drainMs: 5_000 });
+    expect(performance.now() - before).toBeLessThan(4_000);
+  });
+
+  it("waits at its end for what upstream has, although the client went before it was reserved", async () => {
+    const asked = deferred();
+    const reserved = deferred();
+    const sent = deferred();
+    const answered = deferred();
+    const upstream = await service(async (_, res) => {
+      sent.resolve();
+      await answered;
+      json(res, 201, {});
+    });
+    const { gateway: running, url } = await gateway(settingsOf(upstream.url));
+    const { store } = running.latchkey;
+    const reserve = store.reserve.bind(store);
+    store.reserve = async (...args) => {
+      asked.resolve();
+      await reserved;
+      return reserve(...args);
+    };
+    const exchange = open(url, { json: {} });
+    await asked;
+    exchange.abort();
+    await sleep(50);
+    reserved.resolve();
+    await sent;
+    const settled: string[] = [];
+    running.latchkey.subscribe((event) => {
+      if (event.type === "settled") settled.push(event.as);
+    });
+    const closing = running.close({ drainMs: 10_000 });
+    await sleep(100);
+    answered.resolve();
+    await closing;
+    expect(settled).toEqual(["completed"]);
+  });
+
   it("logs its start with its address, one line of JSON for each, and no secret", async () => {
     const written: string[] = [];
     const upstream = await countingService();
@@ -231,26 +290,27 @@ describe("a gateway that cannot be started", () => {
 
 describe("a gateway that is told to end", () => {
   it("finishes what is under way, also for a client that has gone, and takes no more", async () => {
-    const answers: (() => void)[] = [];
-    const upstream = await service(async (_, res) => {
-      await new Promise<void>((resolve) => answers.push(resolve));
+    const answers = new Map<string, () => void>();
+    const upstream = await service(async ({ headers }, res) => {
+      await new Promise<void>((resolve) => answers.set(String(headers["idempotency-key"]), resolve));
       json(res, 201, { done: true });
     });
-    const { gateway: running, url } = await gateway(settingsOf(upstream.url, "store: 'memory:'\n"));
+    const { gateway: running, url } = await gateway(settingsOf(upstream.url));
     const { store } = running.latchkey;
     const staying = open(url, { key: "a", json: {} });
     const plain = open(url, { method: "PUT", key: null, json: {} });
     const leaving = open(url, { key: "b", json: {} });
-    await expect.poll(() => answers.length).toBe(3);
+    await expect.poll(() => answers.size).toBe(3);
     leaving.abort();
 
     const closing = running.close({ drainMs: 10_000 });
     await expect(send(url, { key: "c", json: {} })).rejects.toThrow(/ECONNREFUSED/);
-    await sleep(100);
-    for (const answer of answers) answer();
-
+    for (const name of ["a", "undefined"]) answers.get(name)?.();
     expect((await readAnswer(await staying.response)).status).toBe(201);
     expect((await readAnswer(await plain.response)).status).toBe(201);
+    // Whoever would see only clients has nothing to wait for any more.
+    await sleep(200);
+    answers.get("b")?.();
     await closing;
     for (const key of ["a", "b"]) {
       const { record } = await store.read({ scope: "single", key });

@@ -77,6 +77,23 @@ describe("an outcome that is not known is asked about", () => {
     expect(audit.map(({ by, to }) => [by, to])).toContainEqual(["reconciler", "completed"]);
   });
 
+  it("without telling anybody else what else is in the address", async () => {
+    const upstream = await losingService((_, res) => json(res, 500, {}));
+    const {
+      gateway: running,
+      url,
+      log,
+    } = await gateway(settingsOf(upstream.url, route("").replace("{key}", "{key}?token=swordfish")));
+
+    expect((await send(url, { json: {} })).status).toBe(502);
+    const recordOf = async () => (await running.latchkey.inspect({ tenant: "single", key: "key-1" })).record;
+    await expect
+      .poll(recordOf, { timeout: 8_000 })
+      .toMatchObject({ reason: expect.stringMatching(/\/charges\/by-key\/\{key\}\?… answered 500/) });
+    expect(upstream.questions()[0]?.path).toBe("/charges/by-key/key-1?token=swordfish");
+    expect(JSON.stringify([await recordOf(), log])).not.toContain("swordfish");
+  });
+
   it("and a retry executes it, if it was not", async () => {
     const upstream = await losingService((_, res) => json(res, 404, {}));
     const { url } = await gateway(settingsOf(upstream.url, route("")));

@@ -1,7 +1,9 @@
 import { Agent } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
+import { exportJWK, generateKeyPair, SignJWT } from "jose";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { send } from "../adapters/client.ts";
+import { deferred } from "../adapters/harness.ts";
 import { countingService, gateway, json, service, settingsOf } from "./support.ts";
 
 /** A service that answers when it is told to. */
@@ -57,6 +59,76 @@ routes:
     expect((await send(url, { key: "c", json: {} })).status).toBe(201);
     expect((await send(url, { key: "c", json: { b: 1 } })).status).toBe(422);
     expect((await send(url, { key: "d", json: "far too long" })).status).toBe(201);
+  });
+
+  it("does not pass on, attempt after attempt, what a route has accepted that is not protected any more", async () => {
+    let isReady = false;
+    const upstream = await service((_, res) => json(res, isReady ? 201 : 503, {}));
+    const settings = (protect: string) =>
+      settingsOf(
+        upstream.url,
+        `statusPath: /idempotency
+routes: [{ path: /charges, methods: [POST], protect: ${protect} }]
+workers: { completer: { intervalMs: 10, backoff: { baseMs: 10, capMs: 10 } } }
+`,
+      );
+    const { gateway: running, url } = await gateway(settings("{ onInFlight: accept }"));
+    let refused = 0;
+    running.latchkey.subscribe(({ type }) => {
+      if (type === "worker_error") refused += 1;
+    });
+    expect((await send(url, { json: {} })).status).toBe(202);
+    await running.reload(settings("false"));
+    const before = upstream.got.length;
+    isReady = true;
+    await expect.poll(() => refused, { timeout: 5_000 }).toBeGreaterThan(2);
+    expect(upstream.got).toHaveLength(before);
+
+    await running.reload(settings("{ onInFlight: accept }"));
+    await expect.poll(() => upstream.got.length, { timeout: 5_000 }).toBe(before + 1);
+    await expect
+      .poll(async () => (await send(url, { json: {} })).headers["idempotency-replayed"], { timeout: 5_000 })
+      .toBe("true");
+    expect(upstream.got).toHaveLength(before + 1);
+  });
+
+  it("lets requests end by the old one that have yet to be sent: a body, or who is calling, is waited for", async () => {
+    const old = await service((_, res) => json(res, 201, { from: "old" }));
+    const next = await service((_, res) => json(res, 201, { from: "next" }));
+    const asked: (() => void)[] = [];
+    const keys = await service(async (_, res) => {
+      await new Promise<void>((resolve) => asked.push(resolve));
+      json(res, 200, { keys: [jwk] });
+    });
+    const { publicKey, privateKey } = await generateKeyPair("ES256");
+    const jwk = { ...(await exportJWK(publicKey)), alg: "ES256", kid: "1" };
+    const token = await new SignJWT({ sub: "acme" })
+      .setProtectedHeader({ alg: "ES256", kid: "1" })
+      .sign(privateKey);
+    const { gateway: running, url } = await gateway(
+      settingsOf(old.url, `tenant: jwt:sub\njwt: { jwks: "${keys.url}", algorithms: [ES256] }\n`),
+    );
+    const headers = { authorization: `Bearer ${token}` };
+    const unknownCaller = send(url, { key: "a", json: {}, headers });
+    await expect.poll(() => asked.length).toBe(1);
+    await running.reload(settingsOf(old.url));
+    const half = deferred();
+    const slow = send(url, {
+      key: "b",
+      chunks: (async function* () {
+        yield "a";
+        await half;
+        yield "b";
+      })(),
+    });
+    await sleep(50);
+    await running.reload(settingsOf(next.url));
+    asked[0]?.();
+    half.resolve();
+
+    expect((await unknownCaller).text).toBe('{"from":"old"}');
+    expect((await slow).text).toBe('{"from":"old"}');
+    expect((await send(url, { key: "c", json: {} })).text).toBe('{"from":"next"}');
   });
 
   it("lets requests that are under way end by the old one", async () => {

@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { type IncomingMessage, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { exportJWK, generateKeyPair, SignJWT } from "jose";
+import { exportJWK, generateKeyPair, importJWK, SignJWT } from "jose";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { type Sending, send } from "../adapters/client.ts";
 import { countingService, gateway, json, service, settingsOf } from "./support.ts";
@@ -69,8 +69,9 @@ describe("a tenant by a header", () => {
 
 describe("a tenant by a token", () => {
   async function issuer(kid = "one") {
-    const { publicKey, privateKey } = await generateKeyPair("RS256");
-    const jwk = { ...(await exportJWK(publicKey)), kid, alg: "RS256", use: "sig" };
+    const { publicKey, privateKey } = await generateKeyPair("RS256", { extractable: true });
+    // It does not say for which algorithm it is, so that only the configuration does.
+    const jwk = { ...(await exportJWK(publicKey)), kid, use: "sig" };
     const token = (claims: Record<string, unknown>, options: { exp?: string; aud?: string } = {}) =>
       new SignJWT(claims)
         .setProtectedHeader({ alg: "RS256", kid })
@@ -78,13 +79,35 @@ describe("a tenant by a token", () => {
         .setAudience(options.aud ?? "payments")
         .setExpirationTime(options.exp ?? "5m")
         .sign(privateKey);
-    return { jwk, token };
+    const secretKey = await exportJWK(privateKey);
+    return { jwk, token, secretKey };
   }
 
   const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 
-  it("is its claim, if the token is good; otherwise it is 401 and nothing runs", async () => {
+  it("is still known after a reload, although the keys cannot be fetched right now", async () => {
     const { jwk, token } = await issuer();
+    let isUp = true;
+    const keys = await service((_, res) => json(res, isUp ? 200 : 500, { keys: [jwk] }));
+    const upstream = await countingService();
+    const settings = (rest: string) =>
+      settingsOf(
+        upstream.url,
+        `tenant: jwt:account\njwt: { jwks: "${keys.url}", algorithms: [RS256] }\n${rest}`,
+      );
+    const { gateway: running, url } = await gateway(settings(""));
+    const status = async () =>
+      (await send(url, { json: {}, headers: bearer(await token({ account: "acme" })) })).status;
+
+    expect(await status()).toBe(201);
+    isUp = false;
+    await running.reload(settings("unmatched: protect\ndrainMs: 1s\n"));
+    expect(await status()).toBe(201);
+    expect(keys.got).toHaveLength(1);
+  });
+
+  it("is its claim, if the token is good; otherwise it is 401 and nothing runs", async () => {
+    const { jwk, token, secretKey } = await issuer();
     const other = await issuer();
     const keys = await service((_, res) => json(res, 200, { keys: [jwk] }));
     const upstream = await countingService();
@@ -115,7 +138,14 @@ jwt: { jwks: "${keys.url}/jwks", algorithms: [RS256], issuer: "https://issuer", 
       .setAudience("payments")
       .setExpirationTime("5m")
       .sign(Buffer.from(JSON.stringify(jwk)));
+    const padded = await new SignJWT({ account: "acme" })
+      .setProtectedHeader({ alg: "PS256", kid: "one" })
+      .setIssuer("https://issuer")
+      .setAudience("payments")
+      .setExpirationTime("5m")
+      .sign(await importJWK(secretKey, "PS256"));
     const bad = {
+      "signed with the right key and an algorithm that is not named": bearer(padded),
       expired: bearer(await token({ account: "acme" }, { exp: "-1s" })),
       "for another audience": bearer(await token({ account: "acme" }, { aud: "elsewhere" })),
       "without its claim": bearer(await token({})),

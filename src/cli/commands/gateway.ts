@@ -66,9 +66,10 @@ export const gateway = command({
     const settings = await readSettings(flags, context.env);
     const stopped = context.untilStopped();
     const { logger } = context;
-    const running = await startGateway(settings, { logger });
+    const starting = startGateway(settings, { logger });
     const reload = async () => {
       try {
+        const running = await starting;
         await running.reload(await readSettings(flags, context.env));
         logger.info({}, "the configuration was taken over");
       } catch (error) {
@@ -76,14 +77,19 @@ export const gateway = command({
       }
     };
     const onHangup = () => void reload();
+    // Without a listener the signal would end the process, while it starts and while it waits for requests to end.
     process.on("SIGHUP", onHangup);
     try {
-      const { url } = running;
-      await context.answer({ url }, () => `The gateway listens on ${url}`);
-      await stopped;
+      const running = await starting;
+      try {
+        const { url } = running;
+        await context.answer({ url }, () => `The gateway listens on ${url}`);
+        await stopped;
+      } finally {
+        await running.close();
+      }
     } finally {
       process.off("SIGHUP", onHangup);
-      await running.close();
     }
   },
 });

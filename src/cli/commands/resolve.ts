@@ -6,6 +6,7 @@ import { command, type Input, jsonOption } from "../command.ts";
 import { confirm } from "../confirm.ts";
 import type { Context } from "../context.ts";
 import { failed, refused, usage } from "../failure.ts";
+import { headersOf } from "../header-lines.ts";
 import { changeOptions, recordNamed, recordOptions, speakerOf, withOperations } from "../operations.ts";
 import { flag, text, texts, wholeNumber } from "../option.ts";
 import { visible } from "../screen.ts";
@@ -199,17 +200,6 @@ function chosenVerdict(options: Options): keyof typeof verdicts {
       throw usage(`--${name} says nothing about --${chosen}: leave it out`);
   }
   return chosen;
-}
-
-function headersOf(given: readonly string[]): Readonly<Record<string, string>> {
-  const headers: Record<string, string> = {};
-  for (const line of given) {
-    const [, name, value] = /^([!#$%&'*+.^_`|~\w-]+):\s*(.*?)\s*$/.exec(line) ?? [];
-    if (name === undefined || value === undefined)
-      throw usage(`--header is "${visible(line)}" and must be "name: value"`);
-    headers[name.toLowerCase()] = value;
-  }
-  return headers;
 }
 
 async function bytesOf({ stdin }: Context, file: string): Promise<Uint8Array> {

@@ -69,7 +69,7 @@ export function Filters({ filters }: { readonly filters: RecordFilters }) {
         </select>
       </label>
       {isBetween && (
-        <>
+        <div class="between">
           <label class="moment">
             From (UTC)
             <input name="from" type="datetime-local" step="1" defaultValue={field(filters.from)} />
@@ -78,7 +78,7 @@ export function Filters({ filters }: { readonly filters: RecordFilters }) {
             To (UTC)
             <input name="to" type="datetime-local" step="1" defaultValue={field(filters.to)} />
           </label>
-        </>
+        </div>
       )}
       <button type="submit" class="primary">
         Apply

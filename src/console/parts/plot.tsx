@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { ActivitySeries, ActivityView } from "../../admin/views.ts";
-import { colourOf, onColoursChanged } from "../theme.ts";
+import { colourOf, onColoursChanged } from "../colours.ts";
 import { absolute, seriesWords } from "../words.ts";
 import { coarser, perSecond, stacked, total } from "./plot-data.ts";
 
@@ -62,7 +62,7 @@ export function Plot({ title, names, activity: told }: PlotProps) {
     <figure class="plot" aria-label={title}>
       <figcaption>
         <h3>{title}</h3>
-        <span class="muted">{at === undefined ? "per second" : absolute(at).slice(0, 19)}</span>
+        <span class="muted">{at === undefined ? "per second, UTC" : absolute(at).slice(0, 19)}</span>
       </figcaption>
       <div class="plot-frame">
         <div ref={frame} class="plot-canvas" aria-hidden="true" />
@@ -124,6 +124,8 @@ function optionsOf(
     width: frame.clientWidth,
     height: heightPx,
     legend: { show: false },
+    // As every other time on the page, wherever the browser is.
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
     scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.05 : 1] } },
     axes: [

@@ -99,7 +99,7 @@ type End = readonly [tone: Tone, label: string];
 const handlerEnds: Readonly<Record<"answered" | "failed" | "killed", End>> = {
   answered: ["good", "done"],
   failed: ["bad", "failed"],
-  killed: ["bad", "killed"],
+  killed: ["bad", ""], // The outage that follows has the word.
 };
 
 const callEnds: Readonly<Record<"answered" | "refused" | "unheard", End>> = {

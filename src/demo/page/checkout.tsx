@@ -120,7 +120,7 @@ function appSays({ latest, open, taps }: AppScreen): string {
     case "refused":
       return `Refused (${latest.status}): ${latest.why}.${others}`;
     case "gave-up":
-      return `No answer after ten tries.${others}`;
+      return `No answer after twenty tries. Press again: the key is still the same.${others}`;
     default:
       return latest satisfies never;
   }

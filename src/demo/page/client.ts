@@ -16,11 +16,11 @@ export type Outcome =
   | { readonly kind: "refused"; readonly status: number; readonly why: string }
   | { readonly kind: "gave-up" };
 
-const attemptsMax = 10;
+const attemptsMax = 20; // Half a minute in all: longer than a slow machine takes to start a process.
 const firstWaitMs = 1_500; // Shorter than an app would, so that nobody has to watch a clock; doubled with each try.
 const waitMsMax = 12_000;
 const pauseMs = 300; // Before the second try; doubled with each.
-const pauseMsMax = 1_500; // The server may ask for more (Retry-After). A real client obeys; this one has an audience.
+const pauseMsMax = 2_000; // The server may ask for more (Retry-After). A real client obeys; this one has an audience.
 
 /** These say: not now, or nobody knows. Everything else is final. */
 const worthAnotherTry: ReadonlySet<number> = new Set([408, 409, 425, 429, 500, 502, 503, 504]);

@@ -1,8 +1,8 @@
 import { useState } from "preact/hooks";
+import { applyTheme, chosenTheme, themeAfter } from "../../browser/theme.ts";
 import { ConsoleLink } from "./console-link.tsx";
 import icon from "./icon.svg";
 import type { Playground } from "./playground.ts";
-import { applyTheme, chosenTheme, themeAfter } from "./theme.ts";
 
 export function Masthead({
   playground,

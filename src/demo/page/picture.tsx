@@ -8,6 +8,7 @@ const gapPx = 10; // Between lanes.
 const footPx = 22; // The time.
 const labelPx = 6.4; // What a character of a label takes, about.
 const emptyLanePx = 26;
+const coinPx = 10; // The radius, at most.
 const labelledMax = 14; // More bars than this are a pattern to look at, and not a text to read.
 
 /** The three parties from top to bottom, time from left to right. */
@@ -101,7 +102,7 @@ function Lanes(props: { readonly scene: Scene; readonly width: number; readonly 
       ))}
       <Bars bars={scene.requests} lane={client} axis={axis} width={width} />
       <Bars bars={scene.handlers} lane={api} axis={axis} width={width} />
-      <Bars bars={scene.calls} lane={provider} axis={axis} width={width} />
+      <Bars bars={scene.calls} lane={provider} axis={axis} width={width} tailPx={coinPx} />
       {scene.charges.map(({ at, call }, index) => {
         const bar = barOf(scene.calls, call);
         if (bar === undefined) return null;
@@ -181,15 +182,17 @@ function Bars(props: {
   readonly lane: Lane;
   readonly axis: Axis;
   readonly width: number;
+  /** What is drawn at the end of a bar, and must not be written over. */
+  readonly tailPx?: number;
 }) {
-  const { bars, lane: at, axis, width } = props;
+  const { bars, lane: at, axis, width, tailPx = 0 } = props;
   return (
     <g>
       {bars.map((bar) => {
         const x = axis.x(bar.from);
         const barWidth = Math.max(4, axis.x(bar.to) - x);
         const y = at.y(bar);
-        const textPx = bar.label.length * labelPx + 10;
+        const textPx = bar.label.length * labelPx + 10 + tailPx;
         const others = bars.filter(({ row, id }) => row === bar.row && id !== bar.id);
         const freeFrom = Math.max(
           0,
@@ -209,7 +212,7 @@ function Bars(props: {
             {place === "nowhere" ? null : (
               <text
                 class={place === "inside" ? "inside" : "beside"}
-                x={place === "inside" ? x + 6 : place === "right" ? x + barWidth + 5 : x - 5}
+                x={place === "inside" ? x + 6 : place === "right" ? x + barWidth + tailPx + 5 : x - 5}
                 y={y + at.barPx / 2 + 4}
                 text-anchor={place === "left" ? "end" : "start"}
               >
@@ -243,7 +246,7 @@ function Coin(props: {
   readonly isFirst: boolean;
 }) {
   const { x, y, lane: at, isFirst } = props;
-  const r = Math.max(4, Math.min(10, at.barPx / 2));
+  const r = Math.max(4, Math.min(coinPx, at.barPx / 2));
   return (
     <g class={isFirst ? "coin" : "coin again"}>
       <circle cx={x} cy={y} r={r} />

@@ -49,7 +49,7 @@ function lineOf(entry: TraceEntry, isProtected: boolean): Told | undefined {
     case "request-sent":
       return entry.attempt === 1
         ? ["App", `sends a payment of ${money(entry.amount)}`]
-        : ["App", "has no answer that it can rely on, and sends the same again"];
+        : ["App", "has no answer to rely on, and sends the same again"];
     case "request-ended":
       return endOf(entry.end);
     case "handler-begun":

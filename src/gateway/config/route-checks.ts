@@ -105,11 +105,14 @@ function reconcileChecks(
       error(path, `takes ${both.join(", ")} both for executed and for notExecuted: it can mean only one`),
     );
   }
-  if (reconcile.url.includes("{tenant}") && config.tenant.startsWith("header:")) {
+  if (config.tenant !== "single" && !reconcile.url.includes("{tenant}")) {
+    const what = config.tenant.startsWith("header:")
+      ? "h. and the SHA-256 of the header's value, as base64url"
+      : "the name in the token";
     findings.push(
-      warning(
+      error(
         [...path, "url"],
-        "names {tenant}, which is the SHA-256 of the header's value, as base64url, and not the value",
+        `does not name {tenant} (${what}), and two callers may use the same key: one of them would get what became of the other's request. Put it in, as in ?tenant={tenant}, and have the service look at it`,
       ),
     );
   }

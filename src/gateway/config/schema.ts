@@ -59,6 +59,9 @@ const listen = members(
     ),
     requestTimeoutMs: v.optional(duration("How long a client may take for the whole request; 0 for ever.")),
     keepAliveTimeoutMs: v.optional(duration("How long a connection may be idle between two requests.")),
+    sendTimeoutMs: v.optional(
+      duration("How long a client may take in nothing of its answer; 1 min if left out, 0 for ever."),
+    ),
     trustForwarded: v.optional(
       flag("Whether Forwarded and X-Forwarded-* of whoever connects are believed and extended, or replaced."),
     ),

@@ -13,13 +13,21 @@ export class Executing implements Dispatcher.DispatchHandler {
   readonly #res: ServerResponse;
   readonly #exchange: Exchange;
   readonly #capture: NodeCapture;
+  readonly #held: { release(): void };
   #isSent = false;
+  #isOver = false;
+  #abort: ((error?: Error) => void) | undefined;
   #resume: (() => void) | undefined;
 
-  constructor(res: ServerResponse, exchange: Exchange, capture: NodeCapture) {
+  constructor(res: ServerResponse, exchange: Exchange, capture: NodeCapture, held: { release(): void }) {
+    this.#held = held;
     this.#res = res;
     this.#exchange = exchange;
     this.#capture = capture;
+    // Heard only when the client was given another answer, because the time was up: nobody reads upstream's any more.
+    res.on("close", () => {
+      if (!this.#isOver) this.#abort?.();
+    });
   }
 
   /**
@@ -27,8 +35,14 @@ export class Executing implements Dispatcher.DispatchHandler {
    * then on something may have been, whatever becomes of the connection.
    */
   onConnect(abort: (error?: Error) => void): void {
-    if (this.#isSent) abort(new Error("it was to be sent a second time"));
+    if (this.#isSent) {
+      abort(new Error("it was to be sent a second time"));
+      return;
+    }
+    // It may have waited for a connection for so long that its time is up, and somebody else has executed it since.
+    this.#exchange.assertHeld();
     this.#isSent = true;
+    this.#abort = abort;
   }
 
   onHeaders(status: number, raw: Buffer[], resume: () => void): boolean {
@@ -54,15 +68,23 @@ export class Executing implements Dispatcher.DispatchHandler {
   }
 
   onComplete(): void {
+    this.#over();
     this.#res.end();
   }
 
   onError(error: Error): void {
+    this.#over();
     const { outcome, reason, answer } = upstreamFailure(error, { isSent: this.#isSent });
     this.#exchange.unanswered(outcome, reason, answer).then(
       (instead) => this.#capture.replace(instead),
       () => this.#res.destroy(),
     );
+  }
+
+  #over(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#held.release();
   }
 }
 

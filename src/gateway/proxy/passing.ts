@@ -11,6 +11,8 @@ import { ownVia } from "./forwarded.ts";
 export interface PassingOptions {
   readonly context: AnswerContext;
   readonly connector: Connector;
+  /** Sends the request once more; left out where that could do something twice. */
+  readonly again?: (() => void) | undefined;
   readonly done: () => void;
 }
 
@@ -20,6 +22,7 @@ export class Passing implements Dispatcher.DispatchHandler {
   readonly #res: ServerResponse;
   readonly #context: AnswerContext;
   readonly #connector: Connector;
+  #again: (() => void) | undefined;
   #done: () => void;
   #abort: ((error?: Error) => void) | undefined;
   #isSent = false;
@@ -38,6 +41,7 @@ export class Passing implements Dispatcher.DispatchHandler {
     this.#res = res;
     this.#context = options.context;
     this.#connector = options.connector;
+    this.#again = options.again;
     this.#done = options.done;
     res.on("close", () => this.#closed());
   }
@@ -101,6 +105,13 @@ export class Passing implements Dispatcher.DispatchHandler {
       breakOff(this.#res);
       return;
     }
+    const again = this.#again;
+    if (again !== undefined && wasLetGo(error)) {
+      this.#again = undefined;
+      this.#isSent = false;
+      again();
+      return;
+    }
     this.#isComplete = true;
     if (!this.#req.complete) this.#res.shouldKeepAlive = false;
     const { answer } = upstreamFailure(error, { isSent: this.#isSent });
@@ -153,6 +164,11 @@ export class Passing implements Dispatcher.DispatchHandler {
 }
 
 const ignore = () => {};
+
+/** Upstream ended a connection that it had kept, at the moment in which a request was sent on it. */
+function wasLetGo(error: Error & { readonly code?: string }): boolean {
+  return error.code === "UND_ERR_SOCKET" || error.code === "ECONNRESET" || error.code === "EPIPE";
+}
 
 function flow(passing: Passing): void {
   passing.flow();

@@ -5,7 +5,7 @@ import { ConfigError } from "../../core/errors.ts";
 import { defaultPolicy } from "../../core/policy.ts";
 import { defaultProblemTypeBase } from "../../core/problem.ts";
 import type { AnswerContext } from "../../http/answer.ts";
-import { Gate, type RoutePolicy } from "../../http/gate.ts";
+import { type Arrival, Gate, type RoutePolicy } from "../../http/gate.ts";
 import { bytesPutBack, nodeRequest } from "../../http/node-request.ts";
 import { captureNodeResponse, writeNodeAnswer } from "../../http/node-response.ts";
 import type { Latchkey } from "../../latchkey.ts";
@@ -38,6 +38,10 @@ export interface ProxyOptions {
   readonly problemTypeBase?: string;
 }
 
+interface Hold {
+  release(): void;
+}
+
 /** Passes requests to one service. Each is to have been looked at by `refusalOf` before it comes here. */
 class ReverseProxy {
   readonly #connector: Connector;
@@ -49,7 +53,7 @@ class ReverseProxy {
   readonly #context: AnswerContext;
   readonly #tunnels = new Tunnels();
   #running = 0;
-  #idle: (() => void) | undefined;
+  readonly #whenIdle = new Set<() => void>();
 
   constructor(options: ProxyOptions) {
     const upstream = upstreamOf(options.upstream);
@@ -81,14 +85,23 @@ class ReverseProxy {
 
   /** Passes a request on as it is, without protection. Resolves when the exchange is over, however it ended. */
   pass(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    // Its client went while it was found out who it is, or whether the store is down: nobody would tell us again.
+    if (res.destroyed) return Promise.resolve();
     this.#running += 1;
     return new Promise((resolve) => {
       const done = () => {
         this.#over();
         resolve();
       };
-      const passing = new Passing(req, res, { context: this.#context, connector: this.#connector, done });
-      this.#dispatch(req, bytesPutBack(req) ?? (hasBody(req) ? req : null), passing);
+      const body = bytesPutBack(req) ?? (hasBody(req) ? req : null);
+      const passing = new Passing(req, res, {
+        context: this.#context,
+        connector: this.#connector,
+        // What asks for nothing to be done may be asked twice, so nobody has to see that a kept connection was let go.
+        again: body === null && isSafe(req.method) ? () => this.#dispatch(req, null, passing) : undefined,
+        done,
+      });
+      this.#dispatch(req, body, passing);
     });
   }
 
@@ -100,29 +113,39 @@ class ReverseProxy {
     const gate = new Gate(latchkey, policy);
     return async (req, res) => {
       if (!gate.protects(req.method ?? "")) return this.pass(req, res);
-      this.#running += 1;
-      res.on("close", () => this.#over());
-      const arrival = await gate.arrive(nodeRequest(req, req)).catch((error) => gate.failed(error));
-      switch (arrival.kind) {
-        case "pass":
-          return this.pass(req, res);
-        case "answer":
-          return writeNodeAnswer(res, arrival.answer);
-        case "execute": {
-          const { exchange } = arrival;
-          // Upstream's answers come from outside of the operation, and are the handler's own all the same.
-          const capture = captureNodeResponse(res, exchange, () => false);
-          if (capture === undefined) return;
-          const body = bytesPutBack(req) ?? null;
-          // The rest of the request is nobody's, and would keep the connection from its next one.
-          req.resume();
-          this.#dispatch(req, body, new Executing(res, exchange, capture));
-          return;
-        }
-        default:
-          return arrival satisfies never;
+      // Nothing is reserved yet, and there is nobody whose answer it would be.
+      if (res.destroyed) return;
+      // Whether its client stays makes no difference from here on.
+      const held = this.hold();
+      try {
+        const arrival = await gate.arrive(nodeRequest(req, req)).catch((error) => gate.failed(error));
+        await this.#act(arrival, req, res);
+      } finally {
+        held.release();
       }
     };
+  }
+
+  #act(arrival: Arrival, req: IncomingMessage, res: ServerResponse): Promise<void> | void {
+    switch (arrival.kind) {
+      case "pass":
+        return this.pass(req, res);
+      case "answer":
+        return writeNodeAnswer(res, arrival.answer);
+      case "execute": {
+        const { exchange } = arrival;
+        // Upstream's answers come from outside of the operation, and are the handler's own all the same.
+        const capture = captureNodeResponse(res, exchange, () => false);
+        if (capture === undefined) return;
+        const body = bytesPutBack(req) ?? null;
+        // The rest of the request is nobody's, and would keep the connection from its next one.
+        req.resume();
+        this.#dispatch(req, body, new Executing(res, exchange, capture, this.hold()));
+        return;
+      }
+      default:
+        return arrival satisfies never;
+    }
   }
 
   /**
@@ -151,22 +174,31 @@ class ReverseProxy {
    */
   async close({ drainMs = drainMsDefault }: { readonly drainMs?: number } = {}): Promise<void> {
     this.#tunnels.end();
-    if (this.#running > 0) {
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, drainMs);
-        this.#idle = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
-    }
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, drainMs);
+    });
+    await Promise.race([this.#idle(), late]);
+    clearTimeout(timer);
     await this.#pool.destroy();
   }
 
-  /** Takes no more, lets everything under way end in its own time, and then closes the connections to upstream. */
+  /** Lets everything under way end in its own time, and then closes the connections to upstream. */
   async retire(): Promise<void> {
+    // Not the other way round: a request whose key is being reserved has yet to be sent.
+    await this.#idle();
     await this.#pool.close();
     await this.#tunnels.empty();
+  }
+
+  /** Keeps the connections to upstream for somebody who is going to need them, or does; until `release` is called. */
+  hold(): Hold {
+    this.#running += 1;
+    return { release: () => this.#over() };
+  }
+
+  async #idle(): Promise<void> {
+    if (this.#running > 0) await new Promise<void>((resolve) => this.#whenIdle.add(resolve));
   }
 
   #dispatch(
@@ -199,7 +231,9 @@ class ReverseProxy {
 
   #over(): void {
     this.#running -= 1;
-    if (this.#running === 0) this.#idle?.();
+    if (this.#running > 0) return;
+    for (const resolve of this.#whenIdle) resolve();
+    this.#whenIdle.clear();
   }
 }
 
@@ -226,6 +260,11 @@ function upstreamOf(given: URL | string): URL {
     throw new ConfigError("upstream must be a host, a port and a path: leave out user, query and fragment");
   }
   return upstream;
+}
+
+/** RFC 9110: whoever sends these expects nothing to be done. */
+function isSafe(method: string | undefined): boolean {
+  return method === "GET" || method === "HEAD" || method === "OPTIONS";
 }
 
 /** RFC 9112: an HTTP/1 request has a body if and only if one of these fields says so. */

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { isLoop } from "./forwarded.ts";
+import { isForwardingHeader, isLoop } from "./forwarded.ts";
 import { namedByConnection } from "./headers.ts";
 
 export interface RequestRefusal {
@@ -26,10 +26,8 @@ export function refusalOf(req: IncomingMessage): RequestRefusal | undefined {
 /** The path and query of a request whose target is not refused; an absolute one was checked to name this host. */
 export function originForm(target: string): string {
   if (target.startsWith("/")) return target;
-  const start = target.indexOf("/", target.indexOf("://") + 3);
-  if (start !== -1) return target.slice(start);
-  const query = target.indexOf("?");
-  return query === -1 ? "/" : `/${target.slice(query)}`;
+  const rest = target.replace(/^[a-z]+:\/\/[^/?#]*/i, "");
+  return rest.startsWith("/") ? rest : `/${rest}`;
 }
 
 function targetRefusal(req: IncomingMessage): string | undefined {
@@ -71,7 +69,8 @@ const pathRules: readonly (readonly [RegExp, string])[] = [
   [/%(?![0-9a-f]{2})/i, "The path has a percent sign that encodes nothing. Send %25 for the sign itself."],
   [/%(?:[01][0-9a-f]|7f)/i, "The path has an encoded control character. Leave it out."],
   [
-    /%(?:25)*(?:2f|5c)/i,
+    // Also written longer than UTF-8 has it, which some decoders take.
+    /%(?:25)*(?:2f|5c)|%(?:25)*(?:c[01]%(?:25)*[89ab]|e0%(?:25)*[89]|f0%(?:25)*8)/i,
     "The path has an encoded slash or backslash, which some servers read as a plain one. Send it in the query.",
   ],
   [
@@ -122,11 +121,15 @@ function hostRefusal({ headers, httpVersion }: IncomingMessage): string | undefi
 }
 
 /** Of these Node knows the first, and who knows which one upstream goes by: another caller's, perhaps. */
-function repeatedField({ rawHeaders }: IncomingMessage): string | undefined {
+function repeatedField({ rawHeaders, headers }: IncomingMessage): string | undefined {
   let seen = "";
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const spelling = rawHeaders[index] as string;
     const { length } = spelling;
+    if (spelling.includes("_")) {
+      const dashed = spelling.toLowerCase().replaceAll("_", "-");
+      if (headers[dashed] !== undefined || decides(dashed)) return underscored(dashed);
+    }
     if (length !== 4 && length !== 12 && length !== 13) continue;
     const name = spelling.toLowerCase();
     if (!singleNames.has(name)) continue;
@@ -134,6 +137,20 @@ function repeatedField({ rawHeaders }: IncomingMessage): string | undefined {
     seen += name;
   }
   return undefined;
+}
+
+/** Services that hand fields to programs as variables, as CGI does, read an underscore in a name as a dash. */
+function decides(name: string): boolean {
+  return (
+    endToEndNames.has(name) ||
+    name === "transfer-encoding" ||
+    isForwardingHeader(name) ||
+    overrideNames.some((override) => override === name)
+  );
+}
+
+function underscored(name: string): string {
+  return `The request has a field that some services read as ${name}, with an underscore in its name. Send dashes.`;
 }
 
 const singleNames: ReadonlySet<string> = new Set(["host", "content-type", "authorization"]);

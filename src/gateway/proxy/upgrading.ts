@@ -110,7 +110,5 @@ function plainResponse(req: IncomingMessage, socket: Duplex): ServerResponse {
   res.shouldKeepAlive = false;
   res.assignSocket(socket as Parameters<ServerResponse["assignSocket"]>[0]);
   res.on("finish", () => socket.end());
-  // Without a listener, a client that resets its connection would end the process.
-  socket.on("error", () => socket.destroy());
   return res;
 }

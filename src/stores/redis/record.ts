@@ -1,6 +1,12 @@
 import { StoreError } from "../../core/errors.ts";
 import { decodeProgress } from "../../core/phase.ts";
-import type { IdempotencyRecord, ListedRecord, OnCrash, RecordId, RecordState } from "../../core/record.ts";
+import {
+  type IdempotencyRecord,
+  type ListedRecord,
+  type OnCrash,
+  type RecordId,
+  recordStates,
+} from "../../core/record.ts";
 import { decodeResponse, encodeResponse, type StoredResponse } from "../../core/response.ts";
 import type { ExecuteAfter } from "../../core/store.ts";
 import { decodeRequest, encodeRequest, type StoredRequest } from "../../core/stored-request.ts";
@@ -8,14 +14,7 @@ import { decodeRequest, encodeRequest, type StoredRequest } from "../../core/sto
 // scripts/record.lua says how a record is laid out; the numbers here are those of its head.
 const version = 1;
 const headBytes = 54;
-const states = [
-  "pending",
-  "in_progress",
-  "completed",
-  "failed_retryable",
-  "unknown",
-  "expired",
-] as const satisfies readonly RecordState[];
+
 /** Deleted, and only its fence is remembered. */
 const goneState = 7;
 
@@ -114,7 +113,7 @@ export function decodeListed(
 function decodeHead(value: Buffer) {
   if (value[0] !== version) throw unreadable(value[0]);
   if (value[1] === goneState) return undefined;
-  const state = states[Number(value[1]) - 1];
+  const state = recordStates[Number(value[1]) - 1];
   if (state === undefined) throw unreadable(value[0]);
   return {
     state,

@@ -179,7 +179,8 @@ export const failureCases: readonly Case[] = [
     async run(trial) {
       const finish = deferred();
       const site = await trial.start({
-        policy: { executionTimeoutMs: 30 },
+        // Enough for a service behind a gateway to get the request: what has not been sent by then is not sent.
+        policy: { executionTimeoutMs: 200 },
         handler: async () => {
           await finish;
           return json(201, { too: "late" });
@@ -224,7 +225,7 @@ export const failureCases: readonly Case[] = [
       let runs = 0;
       const site = await trial.start({
         latchkey: { leaseMs: 100 },
-        policy: { executionTimeoutMs: 30, onCrash: "retry" },
+        policy: { executionTimeoutMs: 200, onCrash: "retry" },
         handler: () => {
           runs += 1;
           return runs === 1 ? new Promise(() => {}) : json(201, {});

@@ -52,6 +52,24 @@ describe("a protected request that was never sent", () => {
     expect(back.requests()).toBe(1);
   });
 
+  it("is not sent any more when its time was up before it got a connection", async () => {
+    const upstream = await misbehaving();
+    const gateway = await Gateway.start(
+      { upstream: upstream.address, connections: 1 },
+      { policy: { executionTimeoutMs: 100 } },
+    );
+    const before = gateway.send({ method: "GET", path: "/slow", key: null });
+    await until("the only connection to be taken", () => upstream.requests("GET") === 1);
+    expectProblem(await gateway.send(), 504, "execution-timeout", "same-key");
+    behave(upstream);
+    upstream.sockets[0]?.write(answerText("slow"));
+    expect((await before).text).toBe("slow");
+    // Whoever comes next has come after it.
+    expect((await gateway.send({ method: "GET", path: "/next", key: null })).status).toBe(201);
+    expect(upstream.requests()).toBe(0);
+    expectProblem(await gateway.send(), 409, "outcome-unknown", "same-key");
+  });
+
   it("is released when the name of the service is not known", async () => {
     await expectReleased(await Gateway.start({ upstream: "http://no-such-service.invalid" }));
   });
@@ -71,7 +89,7 @@ describe("a protected request that was never sent", () => {
     await until("the second to be reserved", () => reservations(gateway) === 2);
     // Reserved, and given to the pool in the turn after that.
     await new Promise((resolve) => setTimeout(resolve, 20));
-    await gateway.proxy.close({ drainMs: 0 });
+    await gateway.close({ drainMs: 0 });
     expectProblem(await second, 503, "upstream-unreachable");
     expectProblem(await first, 502, "upstream-unanswered");
     const outcomes = gateway.events.flatMap((event) =>
@@ -154,7 +172,7 @@ describe("a protected request that was sent, and not answered", () => {
     const gateway = await Gateway.start({ upstream: upstream.address });
     const first = gateway.send();
     await until("it to be sent", () => upstream.requests() === 1);
-    await gateway.proxy.close({ drainMs: 20 });
+    await gateway.close({ drainMs: 20 });
     expectProblem(await first, 502, "upstream-unanswered");
     expect(await gateway.settled()).toBe("unknown");
   });
@@ -236,6 +254,26 @@ describe("an unprotected request", () => {
     upstream.onData = (socket) => socket.end();
     const gateway = await Gateway.start({ upstream: upstream.address });
     expectProblem(await gateway.send({ method: "GET", key: null }), 502, "upstream-unanswered");
+    expect(upstream.requests("GET")).toBe(2);
+  });
+
+  it("that asks for nothing to be done is sent once more when a kept connection was let go, and no other is", async () => {
+    for (const [method, requests, status] of [
+      ["GET", 2, 201],
+      ["PUT", 1, 502],
+      ["DELETE", 1, 502],
+    ] as const) {
+      const upstream = await misbehaving();
+      let isLetGo = false;
+      upstream.onData = (socket) => {
+        if (isLetGo) socket.write(answerText("done"));
+        else socket.end();
+        isLetGo = true;
+      };
+      const gateway = await Gateway.start({ upstream: upstream.address });
+      expect([method, (await gateway.send({ method, key: null })).status]).toEqual([method, status]);
+      expect([method, upstream.requests(method)]).toEqual([method, requests]);
+    }
   });
 
   for (const [version, framing] of [

@@ -1,45 +1,43 @@
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { afterEach } from "vitest";
-import { Front, type FrontOptions } from "../../../src/gateway/proxy/front.ts";
-import { type ProxyOptions, Proxy as ReverseProxy } from "../../../src/gateway/proxy/proxy.ts";
-import { createLatchkey, type Latchkey, type LatchkeyEvent, type PolicyInput } from "../../../src/index.ts";
-import { memoryStore } from "../../../src/stores/memory/store.ts";
+import { checkText } from "../../../src/gateway/config/settings.ts";
+import { startGateway, type Gateway as WholeGateway } from "../../../src/gateway/gateway.ts";
+import type { ProxyOptions } from "../../../src/gateway/proxy/proxy.ts";
+import type { StrictServerOptions } from "../../../src/gateway/proxy/strict-server.ts";
+import type { LatchkeyEvent, PolicyInput } from "../../../src/index.ts";
 import { type Answer, type OpenExchange, open, type Sending, send } from "../../adapters/client.ts";
 import { until } from "../../adapters/harness.ts";
 
-/** A gateway that protects POST and PATCH on every path, in this process. */
+/** The whole gateway, in this process, protecting POST and PATCH on every path. */
 export class Gateway {
-  readonly latchkey: Latchkey;
-  readonly proxy: ReverseProxy;
-  readonly front: Front;
   readonly events: LatchkeyEvent[] = [];
+  readonly port: number;
+  readonly origin: string;
+  readonly #gateway: WholeGateway;
 
-  constructor(options: ProxyOptions, { policy = {}, front = {} }: GatewayOptions = {}) {
-    this.latchkey = createLatchkey({ store: memoryStore(), tenant: "single" });
-    this.latchkey.subscribe((event) => this.events.push(event));
-    this.proxy = new ReverseProxy(options);
-    const protect = this.proxy.protect(this.latchkey, policy);
-    this.front = new Front(front, {
-      serve: (req, res) => void protect(req, res),
-      upgrade: (req, socket, head) => this.proxy.upgrade(req, socket, head),
-    });
+  private constructor(gateway: WholeGateway) {
+    this.#gateway = gateway;
+    this.port = gateway.port;
+    this.origin = gateway.url;
+    gateway.latchkey.subscribe((event) => this.events.push(event));
     running.add(this);
   }
 
-  static async start(options: ProxyOptions, more: GatewayOptions = {}): Promise<Gateway> {
-    const gateway = new Gateway(options, more);
-    gateway.front.server.listen(0, "127.0.0.1");
-    await once(gateway.front.server, "listening");
-    return gateway;
-  }
-
-  get port(): number {
-    return (this.front.server.address() as AddressInfo).port;
-  }
-
-  get origin(): string {
-    return `http://127.0.0.1:${this.port}`;
+  static async start(
+    options: ProxyOptions,
+    { policy = {}, listen = {} }: GatewayOptions = {},
+  ): Promise<Gateway> {
+    const { upstream, trustForwarded, ...rest } = options;
+    const text = JSON.stringify({
+      upstream: { url: String(upstream), ...rest },
+      listen: { port: 0, trustForwarded, ...listen },
+      store: "memory:",
+      tenant: "single",
+      defaults: policy,
+      workers: false,
+    });
+    const { settings, errors } = checkText({ text, file: undefined, env: {} });
+    if (settings === undefined) throw new Error(JSON.stringify(errors));
+    return new Gateway(await startGateway(settings, { logger: silent }));
   }
 
   send(sending: Sending = {}): Promise<Answer> {
@@ -57,18 +55,18 @@ export class Gateway {
     return settled().at(-1) ?? "";
   }
 
-  async close(): Promise<void> {
+  async close(options: { readonly drainMs: number } = { drainMs: 0 }): Promise<void> {
     running.delete(this);
-    await this.front.drain(0);
-    await this.proxy.close({ drainMs: 0 });
-    await this.latchkey.close({ drainMs: 0 });
+    await this.#gateway.close(options);
   }
 }
 
 export interface GatewayOptions {
   readonly policy?: PolicyInput;
-  readonly front?: FrontOptions;
+  readonly listen?: StrictServerOptions;
 }
+
+const silent = { debug() {}, info() {}, warn() {}, error() {} };
 
 const running = new Set<Gateway>();
 const closing: (() => Promise<void>)[] = [];

@@ -3,10 +3,10 @@ import { describe, expect, it } from "vitest";
 import { expectProblem } from "../../adapters/assertions.ts";
 import { speak } from "../../adapters/client.ts";
 import { until } from "../../adapters/harness.ts";
-import { closesAfterwards, Gateway } from "./gateway.ts";
+import { closesAfterwards, Gateway, type GatewayOptions } from "./gateway.ts";
 import { answerText, Misbehaving } from "./misbehaving.ts";
 
-async function start(options: ConstructorParameters<typeof Gateway>[1] = {}) {
+async function start(options: GatewayOptions = {}) {
   const upstream = closesAfterwards(await Misbehaving.start());
   upstream.onData = (socket) => socket.write(answerText("done"));
   return { upstream, gateway: await Gateway.start({ upstream: upstream.address }, options) };
@@ -144,6 +144,26 @@ const smuggled: Readonly<Record<string, readonly [by: Refuser, status: number, w
     400,
     `GET / HTTP/1.1\r\n${host}x-http-method-override: POST\r\n\r\n`,
   ],
+  "another method in a field with underscores": [
+    "proxy",
+    400,
+    `GET / HTTP/1.1\r\n${host}X_HTTP_Method-Override: POST\r\n\r\n`,
+  ],
+  "another sender in a field with underscores": [
+    "proxy",
+    400,
+    `GET / HTTP/1.1\r\n${host}x_forwarded_for: 10.0.0.1\r\n\r\n`,
+  ],
+  "a second key in a field with an underscore": [
+    "proxy",
+    400,
+    `POST / HTTP/1.1\r\n${keyed}idempotency_key: key-2\r\ncontent-length: 0\r\n\r\n`,
+  ],
+  "a second account in a field with an underscore": [
+    "proxy",
+    400,
+    `GET / HTTP/1.1\r\n${host}account-id: 1\r\naccount_id: 2\r\n\r\n`,
+  ],
 };
 
 describe("a request that can be read in two ways is refused, and upstream sees no byte of it:", () => {
@@ -178,7 +198,7 @@ const sentences: Readonly<Record<string, readonly string[]>> = {
     "/a/%252e%252e/b",
   ],
   backslash: ["/a\\b", "/a\\..\\b"],
-  "encoded slash": ["/a%2fb", "/a%2Fb", "/a%5cb", "/a%252fb"],
+  "encoded slash": ["/a%2fb", "/a%2Fb", "/a%5cb", "/a%252fb", "/a%c0%afb", "/%C0%AE%c0%ae/b", "/%e0%80%ae/b"],
   "two slashes": ["//a", "/a//b"],
   "control character": ["/a%00", "/a%0d%0ab", "/a%7f", "/a%1f"],
   fragment: ["/a#b", "/a?b#c"],
@@ -229,16 +249,23 @@ describe("a path that may lead elsewhere is refused, protected or not:", () => {
       ["http://localhost/a?b", "/a?b"],
       ["HTTP://LOCALHOST", "/"],
       ["http://localhost?b", "/?b"],
+      ["http://localhost?c=/d", "/?c=/d"],
     ]) {
       await speak(gateway.port, `GET ${target} HTTP/1.1\r\n${host}connection: close\r\n\r\n`);
       expect(upstream.heard.join("")).toContain(`GET ${path} HTTP/1.1`);
     }
+    // And is the same request as without it.
+    for (const target of ["/?c=/d", "http://localhost?c=/d"]) {
+      const wire = `POST ${target} HTTP/1.1\r\n${keyed}content-length: 0\r\nconnection: close\r\n\r\n`;
+      expect((await speak(gateway.port, wire)).slice(0, 12)).toBe("HTTP/1.1 201");
+    }
+    expect(upstream.requests()).toBe(1);
   });
 });
 
 describe("the head of a request", () => {
   it("may be as large as it is said, and is 431 beyond", async () => {
-    const { upstream, gateway } = await start({ front: { headerBytesMax: 4000 } });
+    const { upstream, gateway } = await start({ listen: { maxHeaderBytes: 4000 } });
     const headers = (bytes: number) => ({ "x-large": "x".repeat(bytes) });
     expect((await gateway.send({ method: "GET", headers: headers(3000) })).status).toBe(201);
     const before = upstream.heard.join("");
@@ -249,14 +276,14 @@ describe("the head of a request", () => {
   });
 
   it("is passed on with every one of its fields, however many there are", async () => {
-    const { upstream, gateway } = await start({ front: { headerBytesMax: 65_536 } });
+    const { upstream, gateway } = await start({ listen: { maxHeaderBytes: 65_536 } });
     const fields = Array.from({ length: 2500 }, (_, index) => `x${index}: 1\r\n`).join("");
     await speak(gateway.port, `GET / HTTP/1.1\r\n${host}connection: close\r\n${fields}\r\n`);
     expect(upstream.heard.join("")).toContain("x2499: 1");
   });
 
   it("is waited for only so long", async () => {
-    const { upstream, gateway } = await start({ front: { headersTimeoutMs: 100 } });
+    const { upstream, gateway } = await start({ listen: { headersTimeoutMs: 100 } });
     expect(await speak(gateway.port, "GET / HTTP/1.1\r\nhost: loc")).toMatch(/^HTTP\/1\.1 408 /);
     expect(upstream.heard.join("")).toBe("");
   });

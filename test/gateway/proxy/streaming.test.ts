@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, request, type ServerResponse } from
 import { type AddressInfo, connect } from "node:net";
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { readAnswer, send, speak } from "../../adapters/client.ts";
+import { keptConnection, readAnswer, send, speak } from "../../adapters/client.ts";
 import { deferred, until } from "../../adapters/harness.ts";
 import { closesAfterwards, Gateway } from "./gateway.ts";
 import { answerText, Misbehaving } from "./misbehaving.ts";
@@ -269,6 +269,46 @@ describe("a client", () => {
     expect((await gateway.send()).status).toBe(201);
   });
 
+  it("that takes in nothing of its answer does not hold the connection to upstream for ever", async () => {
+    const upstream = closesAfterwards(await Misbehaving.start());
+    const large = "x".repeat(20_000_000);
+    upstream.onData = (socket, heard) =>
+      void socket.write(answerText(heard.includes("/large") ? large : "done"));
+    const gateway = await Gateway.start(
+      { upstream: upstream.address, connections: 1 },
+      { listen: { sendTimeoutMs: 200 } },
+    );
+    const stalled = gateway.open({ method: "GET", key: null, path: "/large" });
+    await stalled.response;
+    const start = performance.now();
+    expect((await gateway.send({ method: "GET", key: null, path: "/next" })).text).toBe("done");
+    expect(performance.now() - start).toBeGreaterThan(100);
+    stalled.abort();
+  });
+
+  it("that waits for longer than that for upstream gets its answer", async () => {
+    const upstream = closesAfterwards(await Misbehaving.start());
+    const gateway = await Gateway.start({ upstream: upstream.address }, { listen: { sendTimeoutMs: 50 } });
+    const answers = [gateway.send(), gateway.send({ method: "GET", key: null })];
+    await until("both to be sent", () => upstream.requests() + upstream.requests("GET") === 2);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    for (const socket of upstream.sockets) socket.write(answerText("done"));
+    for (const answer of answers) expect((await answer).text).toBe("done");
+  });
+
+  it("whose protected answer is broken off, because its time is up, leaves no connection to upstream", async () => {
+    const upstream = closesAfterwards(await Misbehaving.start());
+    upstream.onData = (socket) => void socket.write(answerText("x".repeat(1000)).slice(0, -10));
+    const gateway = await Gateway.start(
+      { upstream: upstream.address },
+      { policy: { streaming: true, executionTimeoutMs: 200 } },
+    );
+    await expect(gateway.send()).rejects.toThrow();
+    expect(await gateway.settled()).toBe("unknown");
+    await until("upstream to be let go", () => upstream.sockets[0]?.destroyed === true);
+    expect(upstream.requests()).toBe(1);
+  });
+
   it("that goes away while its request waits for a connection: it is not sent at all", async () => {
     const upstream = closesAfterwards(await Misbehaving.start());
     const gateway = await Gateway.start({ upstream: upstream.address, connections: 1 });
@@ -308,12 +348,12 @@ describe("what is said about the way", () => {
   const wire =
     "GET /a HTTP/1.1\r\nhost: Example.org:81\r\nprivate: 1\r\nte: trailers\r\nproxy-authorization: secret\r\n" +
     "x-forwarded-for: 10.0.0.1\r\nx-forwarded-proto: https\r\nx-forwarded-port: 9\r\nforwarded: for=10.0.0.1\r\n" +
-    "x-real-ip: 10.0.0.1\r\nvia: 1.0 other\r\nlatchkey-claim: 1\r\nX-Kept: 1\r\ncookie: a=b\r\n\r\n";
+    "x-real-ip: 10.0.0.1\r\nvia: 1.0 other\r\nlatchkey-dispatch: 1\r\nX-Kept: 1\r\ncookie: a=b\r\n\r\n";
 
   it("is not passed on where it is about one connection", async () => {
     const { sent, answer } = await heardBy(wire);
     expect(sent).toMatch(/^GET \/base\/a HTTP\/1.1\r\nhost: Example.org:81\r\nconnection: keep-alive\r\n/);
-    for (const name of ["private", "te", "proxy-authorization", "latchkey-claim"]) {
+    for (const name of ["private", "te", "proxy-authorization", "latchkey-dispatch"]) {
       expect(sent).not.toMatch(new RegExp(`^${name}:`, "im"));
     }
     for (const name of ["x-hop", "proxy-authenticate"])
@@ -357,12 +397,17 @@ it("a gateway that is shut down ends idle connections at once, and waits for wha
   idle.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
   await once(idle, "data");
   const { origin } = gateway;
-  const running = gateway.send({ method: "PUT", key: null });
+  const agent = keptConnection();
+  const running = gateway.send({ method: "PUT", key: null, agent });
   await until("it to arrive", () => arrived === 2);
-  const drained = gateway.front.drain(5000);
+  const begun = performance.now();
+  const drained = gateway.close({ drainMs: 30_000 });
   await once(idle.resume(), "close");
   await expect(send(origin, { method: "GET", key: null })).rejects.toThrow("ECONNREFUSED");
   go.resolve();
   expect((await running).text).toBe("done");
-  expect(await drained).toBe(true);
+  await drained;
+  // Not when the time is over: a connection that is kept is ended after its last answer.
+  expect(performance.now() - begun).toBeLessThan(15_000);
+  agent.destroy();
 });

@@ -175,7 +175,7 @@ describe("joined connections", () => {
 
   it("are told to end when the gateway is shut down", async () => {
     const { gateway, client, service } = await joined();
-    const closing = gateway.proxy.close({ drainMs: 1000 });
+    const closing = gateway.close({ drainMs: 1000 });
     await Promise.all([once(client.socket.resume(), "end"), once(service.resume(), "end")]);
     await closing;
   });

@@ -2,6 +2,7 @@
 export type Theme = "auto" | "light" | "dark";
 
 const themes: readonly Theme[] = ["auto", "light", "dark"];
+/** One for all pages: console and playground are served from one place, and should not look at odds. */
 const storageName = "latchkey-theme";
 
 export function chosenTheme(): Theme {
@@ -26,22 +27,8 @@ export function applyTheme(theme: Theme): void {
 
 const listeners = new Set<() => void>();
 
-/** Calls `listener` when colours change, for what is drawn rather than styled; returns how to stop it. */
-export function onColoursChanged(listener: () => void): () => void {
+/** Calls `listener` when somebody chose another theme; returns how to stop it. */
+export function onThemeChosen(listener: () => void): () => void {
   listeners.add(listener);
-  system.addEventListener("change", listener);
-  return () => {
-    listeners.delete(listener);
-    system.removeEventListener("change", listener);
-  };
-}
-
-const system = matchMedia("(prefers-color-scheme: dark)");
-
-/** What a custom property comes to right now, for a canvas, which knows nothing of style sheets. */
-export function colourOf(element: HTMLElement, property: string): string {
-  element.style.color = `var(${property})`;
-  const { color } = getComputedStyle(element);
-  element.style.color = "";
-  return color;
+  return () => void listeners.delete(listener);
 }
