@@ -1,4 +1,4 @@
-import { bindingMark, isOpenTo } from "../core/binding.ts";
+import { bindingMark, boundFingerprint, isOpenTo } from "../core/binding.ts";
 import type { Policy } from "../core/policy.ts";
 import { isTenant, scopeOf, tenantScopeOf } from "../core/scope.ts";
 import { crashed } from "../core/transition.ts";
@@ -78,7 +78,9 @@ export async function answerStatus<Native>(
   }
   const record = reading?.record;
   const now = reading?.now ?? 0;
-  if (record === undefined || !isOpenTo(record.fingerprint, mark)) {
+  // Compared with something in any case, for the same reason.
+  const isOpen = isOpenTo(record?.fingerprint ?? nobodysFingerprint, mark);
+  if (record === undefined || !isOpen) {
     return problemAnswer(context, "key-not-found", { detail: "You have not sent a request with this key." });
   }
   // A dead owner's record is answered as it will be when somebody ends it.
@@ -112,6 +114,9 @@ export async function answerStatus<Native>(
       return current satisfies never;
   }
 }
+
+/** Tied to a session, as those are that nobody else may see. */
+const nobodysFingerprint = boundFingerprint("v1:", { scope: "", key: "" }, "");
 
 function expiredAnswer(context: AnswerContext): HttpAnswer {
   return problemAnswer(context, "key-expired", {

@@ -21,6 +21,7 @@ import {
 } from "./sqlite-support.ts";
 
 const place = useFolder();
+const migrations = loadMigrations(new URL("../../src/stores/sqlite/migrations/", import.meta.url));
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -157,12 +158,13 @@ describe("opening a database", () => {
   it("refuses a database that a newer Latchkey migrated, and leaves it alone", async () => {
     await sqliteStore(place.path).close();
     const database = new Database(place.path);
-    database.exec("INSERT INTO latchkey_migrations VALUES (5, 'from_the_future', 0)");
+    const future = migrations.length + 1;
+    database.exec(`INSERT INTO latchkey_migrations VALUES (${future}, 'from_the_future', 0)`);
     const error = thrownBy(() => sqliteStore(place.path));
     expect(error).toBeInstanceOf(ConfigError);
     expect(error).toHaveProperty("message", expect.stringContaining("by a newer Latchkey"));
     expect(database.prepare("SELECT count(*) AS count FROM latchkey_migrations").get()).toMatchObject({
-      count: 5,
+      count: future,
     });
     database.close();
   });
@@ -170,7 +172,7 @@ describe("opening a database", () => {
   it("keeps what an older Latchkey wrote, and what refers to it", async () => {
     const database = new Database(place.path);
     database.exec("PRAGMA foreign_keys = ON");
-    const [first] = loadMigrations(new URL("../../src/stores/sqlite/migrations/", import.meta.url));
+    const [first] = migrations;
     if (first === undefined) expect.fail("there is no migration");
     database.exec(`
       CREATE TABLE latchkey_migrations (id INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL);
@@ -210,12 +212,9 @@ describe("opening a database", () => {
     const database = new Database(place.path);
     sqliteStore(database, { clock: () => 1_767_225_600_000 });
     sqliteStore(database, { clock: () => 1_800_000_000_000 });
-    expect(database.prepare("SELECT id, name, applied_at FROM latchkey_migrations").all()).toEqual([
-      { id: 1, name: "records", applied_at: 1_767_225_600_000 },
-      { id: 2, name: "operations", applied_at: 1_767_225_600_000 },
-      { id: 3, name: "one_check", applied_at: 1_767_225_600_000 },
-      { id: 4, name: "notes_and_tenants", applied_at: 1_767_225_600_000 },
-    ]);
+    expect(database.prepare("SELECT id, name, applied_at FROM latchkey_migrations").all()).toEqual(
+      migrations.map(({ id, name }) => ({ id, name, applied_at: 1_767_225_600_000 })),
+    );
     database.close();
   });
 
