@@ -17,6 +17,8 @@ export interface RidePace {
   readonly intervalMs: number;
   /** How long they wait before they look at the same thing again: `baseMs`, then twice as long each time. */
   readonly backoff: { readonly baseMs: number; readonly capMs: number };
+  /** How often they try before they leave it to a client or an operator. */
+  readonly attemptsMax: number;
   /** How long the messages of a relay that died wait for another one. */
   readonly relayLeaseMs: number;
 }
