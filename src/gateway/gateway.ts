@@ -6,6 +6,7 @@ import { ConfigError, StoreError } from "../core/errors.ts";
 import { defaultPolicy } from "../core/policy.ts";
 import { defaultProblemTypeBase } from "../core/problem.ts";
 import type { Logger } from "../engine/logging.ts";
+import { within } from "../http/within.ts";
 import type { Latchkey } from "../latchkey.ts";
 import { openStore } from "../stores/open-store.ts";
 import type { RunningWorkers } from "../workers/workers.ts";
@@ -262,15 +263,4 @@ async function assertReachable(latchkey: Latchkey): Promise<void> {
       },
     );
   }
-}
-
-/** Waits for something, but not for longer. */
-async function within(ms: number, work: Promise<unknown> | undefined): Promise<void> {
-  if (work === undefined) return;
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, ms);
-  });
-  await Promise.race([work, late]);
-  clearTimeout(timer);
 }

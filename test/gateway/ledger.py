@@ -7,22 +7,18 @@
 
 import json
 import random
-import socket
-import struct
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from quiet_server import QuietHandler, QuietServer
 
 ledger = []
 lock = threading.Lock()
 chances = random.Random(int(sys.argv[1]))
 
 
-class Payments(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
+class Payments(QuietHandler):
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         with lock:
@@ -51,33 +47,8 @@ class Payments(BaseHTTPRequestHandler):
         head = f"HTTP/1.1 {status} Whatever\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         self.wfile.write(head.encode() + body)
 
-    def cut(self):
-        self.close_connection = True
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.connection.close()
 
-    def log_message(self, *_):
-        pass
-
-    def handle(self):
-        try:
-            super().handle()
-        except OSError:
-            pass  # Whoever asked is gone. What was charged stays charged.
-
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def shutdown_request(self, request):
-        try:
-            super().shutdown_request(request)
-        except OSError:
-            pass
-
-
-server = Server(("127.0.0.1", 0), Payments)
+server = QuietServer(("127.0.0.1", 0), Payments)
 print(server.server_address[1], flush=True)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 sys.stdin.read()  # Ends with whoever started it.

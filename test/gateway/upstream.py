@@ -9,11 +9,10 @@ Every step is confirmed once the operating system has taken its bytes, so that t
 import base64
 import json
 import queue
-import socket
-import struct
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from quiet_server import QuietHandler, QuietServer
 
 steps_by_id = {}
 ids = iter(range(1, 1 << 62))
@@ -26,10 +25,7 @@ def tell(message):
         sys.stdout.flush()
 
 
-class Service(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
+class Service(QuietHandler):
     def answer(self):
         body = self.read_body()
         exchange = next(ids)
@@ -92,34 +88,8 @@ class Service(BaseHTTPRequestHandler):
         elif piece:
             self.wfile.write(piece)
 
-    def cut(self):
-        """Resets the connection, as the system does for a process that is killed with unread bytes."""
-        self.close_connection = True
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.connection.close()
 
-    def log_message(self, *_):
-        pass
-
-    def handle(self):
-        try:
-            super().handle()
-        except OSError:
-            pass  # Whoever asked is gone.
-
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def shutdown_request(self, request):
-        try:
-            super().shutdown_request(request)
-        except OSError:
-            pass
-
-
-server = Server(("127.0.0.1", 0), Service)
+server = QuietServer(("127.0.0.1", 0), Service)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 tell({"port": server.server_address[1]})
 for line in sys.stdin:

@@ -1,3 +1,4 @@
+import { within } from "../../http/within.ts";
 import { createLatchkey, type Latchkey } from "../../latchkey.ts";
 import {
   completer,
@@ -128,16 +129,7 @@ async function runUntilStopped(
     const signal = await stopped;
     context.logger.info({ signal }, "the workers end after the rounds that they are in");
   } finally {
-    await withinDrain(options.drain, closing);
+    // A round that hangs is not waited for: what it had claimed is somebody else's after its lease.
+    await within(options.drain, Promise.all(closing.map((close) => close())));
   }
-}
-
-/** A round that hangs is not waited for: what it had claimed is somebody else's after its lease. */
-async function withinDrain(drainMs: number, closing: readonly (() => Promise<void>)[]): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, drainMs);
-  });
-  await Promise.race([Promise.all(closing.map((close) => close())), late]);
-  clearTimeout(timer);
 }

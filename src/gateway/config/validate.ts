@@ -1,6 +1,7 @@
 import * as v from "valibot";
+import { nearest } from "../../core/nearest.ts";
 import { isMissingVariable } from "./document.ts";
-import { type MemberPath, nearest } from "./problems.ts";
+import type { MemberPath } from "./problems.ts";
 import { type GatewayConfig, gatewaySchema } from "./schema.ts";
 
 /** What one member must be and is not. */

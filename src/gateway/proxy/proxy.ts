@@ -8,6 +8,7 @@ import type { AnswerContext } from "../../http/answer.ts";
 import { type Arrival, Gate, type RoutePolicy } from "../../http/gate.ts";
 import { bytesPutBack, nodeRequest } from "../../http/node-request.ts";
 import { captureNodeResponse, writeNodeAnswer } from "../../http/node-response.ts";
+import { within } from "../../http/within.ts";
 import type { Latchkey } from "../../latchkey.ts";
 import { Connector } from "./connector.ts";
 import { Executing } from "./executing.ts";
@@ -174,12 +175,7 @@ class ReverseProxy {
    */
   async close({ drainMs = drainMsDefault }: { readonly drainMs?: number } = {}): Promise<void> {
     this.#tunnels.end();
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, drainMs);
-    });
-    await Promise.race([this.#idle(), late]);
-    clearTimeout(timer);
+    await within(drainMs, this.#idle());
     await this.#pool.destroy();
   }
 
