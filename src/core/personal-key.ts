@@ -66,9 +66,12 @@ const withCountryCode = /(?<![a-z\d])\+\d(?:[ ().-]{0,2}\d){7,14}(?![a-z\d])/i;
 const withAreaCode = /(?<![a-z\d])\(\d{2,5}\)(?:[ .-]?\d){5,12}(?![a-z\d])/i;
 const inThreeGroups = /(?<![a-z\d])\d{3}([ .-])\d{3}\1\d{4}(?![a-z\d])/i;
 
-/** Digits in one run, or as they are printed on cards: in fours, or as four, six and the rest. */
+/**
+ * Digits in one run, or as they are printed on cards: in fours, or as four, six and the rest. What follows a decimal
+ * point is a fraction, as in a key that is made of Math.random().
+ */
 const cards =
-  /(?<![a-z\d])(?:\d{13,19}|\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{1,3})?|\d{4}([ -])\d{6}\2\d{4,5})(?![a-z\d])/gi;
+  /(?<![a-z\d]|\d\.)(?:\d{13,19}|\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{1,3})?|\d{4}([ -])\d{6}\2\d{4,5})(?![a-z\d])/gi;
 
 function hasCard(key: string): boolean {
   for (const [match] of key.matchAll(cards)) {

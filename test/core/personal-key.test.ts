@@ -97,6 +97,11 @@ describe("a key that is none", () => {
     never(fc.uuid().map((key) => key.replaceAll("-", "")));
   });
 
+  it("is a fraction, whatever its digits", () => {
+    expect(personalDataIn("k-0.4111111111111111")).toBeUndefined();
+    never(fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }).map(String));
+  });
+
   it("is a UUID that is all digits where it may be", () => {
     const digits = (length: number) => chosenFrom("0123456789", length);
     const groups = fc.tuple(

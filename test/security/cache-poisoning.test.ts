@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { createLatchkey, type Latchkey, type Store } from "../../src/index.ts";
@@ -79,7 +80,7 @@ describe("answers in a Redis that an attacker can write to", () => {
     await redis.flushall();
     latchkey = createLatchkey({ store: layered.store as unknown as Store, tenant: "single" });
     const paid: string[] = [];
-    const key = `k-${Math.random()}`;
+    const key = `k-${randomUUID()}`;
     const pay = (tenant: string, input = 10) =>
       latchkey.run({ tenant, key, input }, () => {
         paid.push(tenant);
