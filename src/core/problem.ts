@@ -44,6 +44,7 @@ export const problemKinds = {
     title: "The service gave no answer that counts",
     retry: "same-key",
   },
+  "upstream-busy": { status: 503, title: "The service has too much to do", retry: "same-key" },
   "upstream-unreachable": { status: 503, title: "The service cannot be reached", retry: "same-key" },
   "caller-unavailable": {
     status: 503,

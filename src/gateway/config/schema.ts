@@ -34,6 +34,9 @@ const upstream = v.union(
       {
         url: upstreamUrl,
         connections: v.optional(count("How many connections to upstream are open at most.")),
+        waitingMax: v.optional(
+          count("How many requests may wait for one of them; more are refused (503).", 0),
+        ),
         connectTimeoutMs: v.optional(
           duration("How long a connection may take to be made.", { above0: true }),
         ),

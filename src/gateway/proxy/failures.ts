@@ -19,11 +19,21 @@ export interface UpstreamFailure {
 export function upstreamFailure(error: unknown, { isSent }: { readonly isSent: boolean }): UpstreamFailure {
   const { message = String(error), code } = error as { message?: string; code?: string };
   const what = code === undefined ? message : `${message} (${code})`;
-  if (!isSent) return { outcome: "release", reason: `never sent to upstream: ${what}`, answer: unreachable };
+  if (!isSent) {
+    const answer = error instanceof UpstreamBusyError ? busy : unreachable;
+    return { outcome: "release", reason: `never sent to upstream: ${what}`, answer };
+  }
   const reason = `sent to upstream, and not answered: ${what}`;
   if (timeoutCodes.has(code ?? "")) return { outcome: "suspend", reason, answer: timedOut };
   const answer = error instanceof AmbiguousAnswerError ? ambiguous(error) : unanswered;
   return { outcome: "suspend", reason, answer };
+}
+
+/** All connections are taken, and enough requests wait for one. */
+export class UpstreamBusyError extends Error {
+  constructor() {
+    super("all connections are taken, and as many requests wait for one as may");
+  }
 }
 
 /** What a request is told that was refused before it could be passed on. */
@@ -39,6 +49,15 @@ function unreachable(context: AnswerContext): HttpAnswer {
   return problemAnswer(context, "upstream-unreachable", {
     detail:
       "No connection to the service could be made, so nothing was sent and nothing was executed. Send the request again " +
+      "with the same key.",
+    retryAfterMs: unreachableRetryAfterMs,
+  });
+}
+
+function busy(context: AnswerContext): HttpAnswer {
+  return problemAnswer(context, "upstream-busy", {
+    detail:
+      "Too many requests wait for the service already, so this one was not sent and nothing was executed. Send it again " +
       "with the same key.",
     retryAfterMs: unreachableRetryAfterMs,
   });

@@ -12,6 +12,7 @@ import { within } from "../../http/within.ts";
 import type { Latchkey } from "../../latchkey.ts";
 import { Connector } from "./connector.ts";
 import { Executing } from "./executing.ts";
+import { UpstreamBusyError } from "./failures.ts";
 import type { Forwarding } from "./forwarded.ts";
 import { requestHeaders } from "./headers.ts";
 import { Passing } from "./passing.ts";
@@ -25,6 +26,8 @@ export interface ProxyOptions {
   readonly upstream: URL | string;
   /** How many connections to upstream there may be at once; further requests wait for one. 256 unless you say otherwise. */
   readonly connections?: number;
+  /** How many requests may wait for a connection; 1,024. One that would be one more is refused, and nothing is sent. */
+  readonly waitingMax?: number;
   /** How long a connection may take to be made; 5 seconds. */
   readonly connectTimeoutMs?: number;
   /** How long upstream may take to begin its answer; a minute. 0 waits for ever. */
@@ -47,6 +50,10 @@ interface Hold {
 class ReverseProxy {
   readonly #connector: Connector;
   readonly #pool: Pool;
+  readonly #connections: number;
+  readonly #waitingMax: number;
+  /** False once the pool has said that the next request will have to wait. Then, and only then, it is worth a count. */
+  #hasRoom = true;
   readonly #upstream: URL;
   readonly #prefix: string;
   readonly #forwarding: Forwarding;
@@ -73,14 +80,19 @@ class ReverseProxy {
     };
     const timeout = whole(options, "connectTimeoutMs", { otherwise: connectTimeoutMsDefault, least: 1 });
     this.#connector = new Connector(upstream, timeout);
+    this.#connections = whole(options, "connections", { otherwise: connectionsDefault, least: 1 });
+    this.#waitingMax = whole(options, "waitingMax", { otherwise: waitingMaxDefault, least: 0 });
     this.#pool = new Pool(upstream.origin, {
-      connections: whole(options, "connections", { otherwise: connectionsDefault, least: 1 }),
+      connections: this.#connections,
       connect: this.#connector.connect,
       headersTimeout: whole(options, "headersTimeoutMs", { otherwise: headersTimeoutMsDefault, least: 0 }),
       bodyTimeout: whole(options, "bodyTimeoutMs", { otherwise: bodyTimeoutMsDefault, least: 0 }),
       // One request at a time on each connection: behind another one, none could say whether it was read.
       pipelining: 1,
       allowH2: false,
+    });
+    this.#pool.on("drain", () => {
+      this.#hasRoom = true;
     });
   }
 
@@ -203,6 +215,10 @@ class ReverseProxy {
     handler: Dispatcher.DispatchHandler,
     upgrade?: "websocket",
   ): void {
+    if (this.#isFull) {
+      handler.onError?.(new UpstreamBusyError());
+      return;
+    }
     const { host = "" } = req.headers;
     const headers = requestHeaders(
       req,
@@ -222,7 +238,12 @@ class ReverseProxy {
     };
     if (upgrade !== undefined) options.upgrade = upgrade;
     if (req.headers.accept?.includes("text/event-stream")) options.bodyTimeout = 0;
-    this.#pool.dispatch(options, handler);
+    this.#hasRoom = this.#pool.dispatch(options, handler);
+  }
+
+  /** Whether all connections are taken, and as many requests wait for one as may; even those whose client has gone. */
+  get #isFull(): boolean {
+    return !this.#hasRoom && this.#pool.stats.size >= this.#connections + this.#waitingMax;
   }
 
   #over(): void {
@@ -236,6 +257,7 @@ class ReverseProxy {
 export { ReverseProxy as Proxy };
 
 const connectionsDefault = 256; // More than one process of most services answers at once.
+const waitingMaxDefault = 1024; // Four rounds of the connections: who comes later would hardly be answered in time.
 const connectTimeoutMsDefault = 5000; // One lost packet is sent again after a second, and the second after three.
 const headersTimeoutMsDefault = 60_000; // What load balancers commonly wait for.
 const bodyTimeoutMsDefault = 300_000;

@@ -99,6 +99,32 @@ describe("a protected request that was never sent", () => {
     expect(upstream.requests()).toBe(1);
   });
 
+  it.each([
+    ["that nobody may wait for", 0],
+    ["for which one waits already", 1],
+  ])("is released when there is no connection but one %s", async (_which, waitingMax) => {
+    const upstream = await misbehaving();
+    const gateway = await Gateway.start({ upstream: upstream.address, connections: 1, waitingMax });
+    const first = gateway.send({ key: "sent" });
+    await until("the first to be sent", () => upstream.requests() === 1);
+    // One more than may wait: as soon as one is refused, as many wait as may.
+    const others = Array.from({ length: waitingMax + 1 }, () =>
+      gateway.send({ method: "GET", path: "/other", key: null }),
+    );
+    expectProblem(await Promise.race(others), 503, "upstream-busy", "same-key");
+    const refused = await gateway.send({ key: "refused" });
+    expectProblem(refused, 503, "upstream-busy", "same-key");
+    expectRetryAfter(refused);
+
+    behave(upstream);
+    upstream.sockets[0]?.write(answerText("done"));
+    expect((await first).text).toBe("done");
+    const statuses = (await Promise.all(others)).map(({ status }) => status);
+    expect(statuses.toSorted()).toEqual([...Array.from({ length: waitingMax }, () => 201), 503]);
+    // Nothing was executed, and there is room again.
+    expect((await gateway.send({ key: "refused" })).status).toBe(201);
+  });
+
   it("is released when the service's certificate is not valid, before a byte of it has left", async () => {
     const upstream = await misbehaving();
     // What it answers to a greeting is nothing that TLS knows.
