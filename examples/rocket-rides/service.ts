@@ -1,6 +1,12 @@
 import { randomUUID } from "node:crypto";
 import express, { type NextFunction, type Request, type Response } from "express";
-import { createLatchkey, currentOperation, type OutcomeVerdict, type ReconcileQuestion } from "latchkey";
+import {
+  createLatchkey,
+  currentOperation,
+  type LatchkeyOptions,
+  type OutcomeVerdict,
+  type ReconcileQuestion,
+} from "latchkey";
 import { idempotent } from "latchkey/express";
 import type { Books, Ride } from "./books/books.ts";
 import { type Provider, wasNeverSent } from "./provider/client.ts";
@@ -10,19 +16,17 @@ export interface RideServiceOptions<Tx> {
   readonly provider: Provider;
   /** Whether the provider deduplicates on an Idempotency-Key, so that a charge may be asked for again. */
   readonly providerDeduplicates: boolean;
-  readonly leaseMs?: number;
-  /** When the provider may first be asked about a charge whose answer was lost. */
-  readonly reconcileAfterMs?: number;
+  /** What `createLatchkey` is told besides, by those who cannot wait for its defaults. */
+  readonly settings?: Pick<LatchkeyOptions, "leaseMs" | "reconcileAfterMs" | "breaker">;
 }
 
 /** Rides that are paid once, whatever breaks on the way. */
 export function rideService<Tx>(options: RideServiceOptions<Tx>) {
-  const { books, provider, providerDeduplicates, leaseMs, reconcileAfterMs } = options;
+  const { books, provider, providerDeduplicates, settings = {} } = options;
   const latchkey = createLatchkey({
     store: books.store,
     tenant: (request) => request.header(userHeader) ?? anonymous,
-    ...(leaseMs === undefined ? {} : { leaseMs }),
-    ...(reconcileAfterMs === undefined ? {} : { reconcileAfterMs }),
+    ...settings,
   });
   const app = express();
 

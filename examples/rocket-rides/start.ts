@@ -31,7 +31,7 @@ async function serve<Tx>(books: Books<Tx>): Promise<void> {
     books,
     provider: httpProvider(providerUrl, { timeoutMs: 3_000 }),
     providerDeduplicates,
-    reconcileAfterMs: 1_000, // Whoever tries this out does not want to wait for half a minute.
+    settings: { reconcileAfterMs: 1_000 }, // Whoever tries this out does not want to wait for half a minute.
   });
   latchkey.subscribe((event) => {
     const line = told(event);

@@ -47,7 +47,7 @@ export interface Crash {
   readonly clientStaysAway: boolean;
 }
 
-const settleMsMax = 20_000; // A hundred times what it takes: a busy machine is no reason to fail.
+const settleMsMax = 60_000; // Hundreds of times what it takes: a busy machine is no reason to fail.
 const retryMs = 80; // A client that asks more often would take the time from those who do the work.
 const endMsMax = 5_000; // A process that was killed is gone within milliseconds.
 const attemptsMax = 5; // On a busy machine a request may be refused without any crash.
@@ -248,13 +248,14 @@ export class Lane {
   }
 
   async #untilWorkersFinish(key: string): Promise<void> {
-    let state = "not read";
     for (const until = Date.now() + settleMsMax; Date.now() < until; await delay(retryMs)) {
-      ({ state } = await this.#serving.record(key));
+      const { state } = await this.#serving.record(key);
       // Where the process died before anything was written down, only the client knows of the ride.
       if (state === "completed" || state === "absent") return;
     }
-    throw new Error(`no worker finished the ride ${key}: after ${settleMsMax} ms it was still "${state}"`);
+    throw new Error(
+      `no worker finished the ride ${key} within ${settleMsMax} ms: ${await this.#storyOf(key)}`,
+    );
   }
 
   /** Sends the request again until it has its final answer, and once more to see that it stays. */
@@ -280,11 +281,16 @@ export class Lane {
       if (answer.kind === "lost") await this.#replace(serving);
       last = answer;
     }
-    const { state, audit } = await this.#serving.record(key);
     throw new Error(
-      `the ride ${key}, killed at ${this.#stopsOf(key).join(", ") || "no point"}, has no final answer after ${settleMsMax} ms: ` +
-        `its record is ${state}, the last answer was ${last && show(last)}, and its story is ${JSON.stringify(audit)}`,
+      `the ride ${key} has no final answer after ${settleMsMax} ms; the last one was ${last && show(last)}: ` +
+        (await this.#storyOf(key)),
     );
+  }
+
+  /** All that is known about a ride, for whoever has to find out what became of it. */
+  async #storyOf(key: string): Promise<string> {
+    const killedAt = this.#stopsOf(key).join(", ") || "no point";
+    return `it was killed at ${killedAt}, and its story is ${JSON.stringify(await this.record(key))}`;
   }
 
   /** Whoever needs the process gets the error of its start; until then it is nobody's. */

@@ -78,4 +78,6 @@ export interface RecordStory {
   readonly state: string;
   /** The latest first. */
   readonly audit: readonly AuditEntry[];
+  /** What went wrong in the process that tells this, the latest last. */
+  readonly trouble: readonly string[];
 }
