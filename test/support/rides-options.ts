@@ -52,14 +52,17 @@ export interface Stop {
   readonly heldMs: number;
 }
 
-/** Short, so that a test need not wait for long; above what a busy machine takes from a process now and then. */
-export const leaseMs = 400;
+/**
+ * Short, so that a test need not wait for long; above what a busy machine takes from a process now and then. The store is
+ * not waited for any longer either.
+ */
+export const leaseMs = 1_000;
 
 /** Longer than a request takes to reach the provider on a machine that is busy with everything else. */
-export const reconcileBackoffMs = 400;
+export const reconcileBackoffMs = 800;
 
 /** The provider is not waited for any longer. */
-export const providerTimeoutMs = 400;
+export const providerTimeoutMs = 800;
 
 /** Where the fixture tells what is in its books, and what became of one record. */
 export const bookPaths = { state: "/test/books", record: "/test/records/" } as const;
