@@ -1,5 +1,6 @@
 import type { Request, RequestHandler } from "express";
-import { Gate, type RoutePolicy } from "../http/gate.ts";
+import { isPromiseLike } from "../core/when-known.ts";
+import { type Arrival, Gate, type RoutePolicy } from "../http/gate.ts";
 import { nodeRequest } from "../http/node-request.ts";
 import { captureNodeResponse, writeNodeAnswer } from "../http/node-response.ts";
 import { peek } from "../http/peek.ts";
@@ -20,12 +21,15 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Request>): R
   const gate = new Gate(latchkey, policy);
   return (req, res, next) => {
     if (!gate.protects(peek(req, "method"))) return next();
-    // Express 4 does not look at a returned promise, so every path ends in a call of `next` or an answer.
-    gate.arrive(nodeRequest(req, req)).then((arrival) => {
+    const admit = (arrival: Arrival) => {
       if (arrival.kind === "pass") return next();
       if (arrival.kind === "answer") return writeNodeAnswer(res, arrival.answer);
       if (captureNodeResponse(res, arrival.exchange) !== undefined) arrival.exchange.run(next);
-    }, next);
+    };
+    // Express 4 does not look at a returned promise, so every path ends in a call of `next` or an answer.
+    const arrival = gate.arrive(nodeRequest(req, req));
+    if (isPromiseLike(arrival)) arrival.then(admit, next);
+    else admit(arrival);
   };
 }
 

@@ -7,8 +7,9 @@ import type {
   preParsingHookHandler,
   RouteHandlerMethod,
 } from "fastify";
+import { isPromiseLike } from "../core/when-known.ts";
 import { type HttpAnswer, headersByName } from "../http/answer.ts";
-import { Gate, type RoutePolicy } from "../http/gate.ts";
+import { type Arrival, Gate, type RoutePolicy } from "../http/gate.ts";
 import { tapNodeBody } from "../http/node-body-tap.ts";
 import { bufferNodeBody, nodeRequest } from "../http/node-request.ts";
 import { captureNodeResponse } from "../http/node-response.ts";
@@ -92,11 +93,14 @@ function bufferBody(gate: Gate<FastifyRequest>): preParsingHookHandler {
 
 function letIn(gate: Gate<FastifyRequest>): preHandlerHookHandler {
   return (request, reply, done) => {
-    gate.arrive(nodeRequest(request.raw, request)).then((arrival) => {
-      if (arrival.kind === "pass") return done();
-      if (arrival.kind === "answer") return send(reply, arrival.answer);
-      if (captureNodeResponse(reply.raw, arrival.exchange) !== undefined) arrival.exchange.run(done);
-    }, done);
+    const admit = (arrival: Arrival) => {
+      if (arrival.kind === "pass") done();
+      else if (arrival.kind === "answer") send(reply, arrival.answer);
+      else if (captureNodeResponse(reply.raw, arrival.exchange) !== undefined) arrival.exchange.run(done);
+    };
+    const arrival = gate.arrive(nodeRequest(request.raw, request));
+    if (isPromiseLike(arrival)) arrival.then(admit, done);
+    else admit(arrival);
   };
 }
 

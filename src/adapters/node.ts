@@ -27,7 +27,7 @@ export function idempotent(
       await handler(req, res);
       return;
     }
-    const arrival = await gate.arrive(nodeRequest(req, req)).catch((error) => gate.failed(error));
+    const arrival = await gate.arriveOrFail(nodeRequest(req, req));
     if (arrival.kind === "pass") {
       await handler(req, res);
       return;

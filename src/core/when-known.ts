@@ -6,6 +6,7 @@ export function whenKnown<T, Next>(
   return isPromiseLike(value) ? Promise.resolve(value).then(next) : next(value);
 }
 
-function isPromiseLike<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
+/** Whether it has to be waited for. */
+export function isPromiseLike<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
   return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 }

@@ -1,3 +1,4 @@
+import { asked } from "../core/at-once.ts";
 import { BriefMap } from "../core/brief-map.ts";
 import { StoreBusyError, StoreError, UnreadableError } from "../core/errors.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
@@ -15,6 +16,7 @@ import type {
   Store,
   SweepCounts,
 } from "../core/store.ts";
+import { isPromiseLike } from "../core/when-known.ts";
 import type { BreakerOptions, BreakerReading } from "./breaker.ts";
 import { DeadlinesByLimit } from "./deadlines.ts";
 import { Events, type StoreVerb } from "./events.ts";
@@ -121,14 +123,17 @@ export class Engine {
     );
   }
 
-  /** Answers an arriving request. Never throws: a store that fails is a verdict too. */
-  arrive(arrival: Arrival): Promise<Verdict> {
+  /**
+   * Answers an arriving request: at once where the store does, or where this process knows the answer. Never throws: a
+   * store that fails is a verdict too.
+   */
+  arrive(arrival: Arrival): Verdict | Promise<Verdict> {
     const waitUntil = this.runtime.now() + arrival.policy.waitMs;
     const { tracing } = this;
     const { nameOf } = this.#options;
     const named = nameOf === undefined ? arrival : { ...arrival, key: nameOf(arrival) };
     if (tracing === undefined) return this.#arrive(named, waitUntil);
-    return tracing.arrive(named, (traced) => this.#arrive(traced, waitUntil));
+    return tracing.arrive(named, async (traced) => this.#arrive(traced, waitUntil));
   }
 
   /**
@@ -215,27 +220,33 @@ export class Engine {
     this.#executionDeadlines.close();
   }
 
-  #arrive(arrival: Arrival, waitUntil: number): Promise<Verdict> {
+  #arrive(arrival: Arrival, waitUntil: number): Verdict | Promise<Verdict> {
     const flightId = recordIdText(arrival);
     // A worker comes for what is to be executed, and what it finds has to be the store's word.
     const cached = arrival.isClaim ? undefined : this.#cache?.get(flightId, arrival.fingerprint);
-    if (cached !== undefined) return Promise.resolve(this.#answer(arrival, cached, fromCache));
+    if (cached !== undefined) return this.#answer(arrival, cached, fromCache);
     const flight = this.#flights.get(flightId);
     return flight === undefined
       ? this.#lead(flightId, arrival, waitUntil)
       : join(flight, arrival, waitUntil, {
           runtime: this.runtime,
           answer: (verdict) => this.#answer(arrival, verdict, fromFlight),
-          again: (isKnown) => this.#arrive(isKnown ? { ...arrival, isKnown } : arrival, waitUntil),
+          again: async (isKnown) => this.#arrive(isKnown ? { ...arrival, isKnown } : arrival, waitUntil),
           storeDown: () => this.#storeDown(arrival),
           waited: (since, answered) => this.#waited(arrival, since, answered),
         });
   }
 
   /** The first of its key in this process: asks the store. */
-  #lead(flightId: string, arrival: Arrival, waitUntil: number): Promise<Verdict> {
+  #lead(flightId: string, arrival: Arrival, waitUntil: number): Verdict | Promise<Verdict> {
     const flight = new Flight(flightId, arrival.fingerprint, arrival.trace);
-    this.#flights.set(flightId, flight);
+    const verdict = this.#askFor(flight, arrival, waitUntil);
+    // What a store that answers at once has told already is over, and nobody can come to join it.
+    if (flight.isJoinable) this.#flights.set(flightId, flight);
+    return verdict;
+  }
+
+  #askFor(flight: Flight, arrival: Arrival, waitUntil: number): Verdict | Promise<Verdict> {
     const conclude = (verdict: Verdict) =>
       verdict.kind === "inFlight" && arrival.policy.onInFlight === "wait"
         ? this.#wait(arrival, waitUntil, verdict).then((last) => this.#decide(flight, arrival, last))
@@ -256,7 +267,7 @@ export class Engine {
         });
         return reading ?? this.#storeDown(arrival, error);
       },
-      reserve: (heard, isKnown) =>
+      reserve: async (heard, isKnown) =>
         this.#reserve(isKnown ? { ...arrival, isKnown } : arrival, (verdict) => {
           // What the store has decided stands, whatever becomes of the counters.
           try {
@@ -278,27 +289,31 @@ export class Engine {
   }
 
   /** One question to the store, and what `next` makes of its answer: a promise in between would cost every request. */
-  #reserve(arrival: Arrival, next: (verdict: Verdict) => Verdict | Promise<Verdict>): Promise<Verdict> {
+  #reserve(
+    arrival: Arrival,
+    next: (verdict: Verdict) => Verdict | Promise<Verdict>,
+  ): Verdict | Promise<Verdict> {
     const { breaker } = this.#line;
     const entered = breaker?.enter() ?? noBreaker;
-    if (entered === 0) return Promise.resolve(next(this.#storeDown(arrival)));
+    if (entered === 0) return next(this.#storeDown(arrival));
     const ticket = this.#cache?.ticket();
     const reservedAt = this.runtime.now();
     const owner = `${this.#processName}-${++this.#reservations}`;
     const { scope, key, fingerprint, policy } = arrival;
     const { leaseMs } = this.#options;
-    let asked: Promise<Reservation> | undefined;
+    let answer: Reservation | Promise<Reservation> | undefined;
     const unanswered = (error: unknown): Verdict | Promise<Verdict> => {
       breaker?.failed(entered, this.runtime.now() - reservedAt, error);
       // What was never sent cannot have been granted, and what could not be read has been given back.
       if (!(error instanceof StoreBusyError || error instanceof UnreadableError)) {
-        this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, asked);
+        const late = isPromiseLike(answer) ? answer : undefined;
+        this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, late);
       }
       this.events.emit({ type: "store_error", verb: "reserve", error });
       return next(this.#storeDown(arrival, error));
     };
     try {
-      asked = this.#store.reserve({
+      answer = asked(this.#store, this.#store.reserve, {
         scope,
         key,
         fingerprint,
@@ -312,7 +327,7 @@ export class Engine {
         request: arrival.request,
       });
     } catch (error) {
-      return Promise.resolve(unanswered(error));
+      return unanswered(error);
     }
     const answered = (reservation: Reservation | undefined): Verdict | Promise<Verdict> => {
       if (reservation === undefined) {
@@ -333,7 +348,9 @@ export class Engine {
       }
       return next(this.#verdictOf(reservation, arrival, reservedAt));
     };
-    return this.#line.deadlines.outcome(asked, answered, unanswered);
+    return isPromiseLike(answer)
+      ? this.#line.deadlines.outcome(answer, answered, unanswered)
+      : answered(answer);
   }
 
   #storeDown(arrival: Arrival, error?: unknown): Verdict {
@@ -395,25 +412,25 @@ export class Engine {
     execution: Execution,
     settlement: Settlement,
     meaning: (answer: SettleAnswer | undefined) => Settled,
-  ): Promise<Settled> {
+  ): Settled | Promise<Settled> {
     const ticket = this.#cache?.ticket();
     const unanswered = (error: unknown): Settled => {
       this.events.emit({ type: "store_error", verb: "settle", error });
       this.#unheard.addOutcome(execution, settlement);
       return meaning(undefined);
     };
-    let asked: Promise<SettleAnswer>;
+    let told: SettleAnswer | Promise<SettleAnswer>;
     try {
-      asked = this.#store.settle(execution.lease, settlement);
+      told = asked(this.#store, this.#store.settle, execution.lease, settlement);
     } catch (error) {
-      return Promise.resolve(unanswered(error));
+      return unanswered(error);
     }
     const answered = (answer: SettleAnswer | undefined): Settled => {
       if (answer === undefined) return unanswered(this.#line.tooLate("settle"));
       this.#keepSettled(ticket, execution, settlement, answer);
       return meaning(answer);
     };
-    return this.#line.deadlines.outcome(asked, answered, unanswered);
+    return isPromiseLike(told) ? this.#line.deadlines.outcome(told, answered, unanswered) : answered(told);
   }
 
   /** Called while the execution is still known to be under way. */

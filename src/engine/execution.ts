@@ -80,12 +80,12 @@ export interface Flow {
 export interface ExecutionHost {
   readonly events: Events;
   deadlines(ms: number): Deadlines;
-  /** Tells the store, and resolves with what `meaning` makes of its answer; of none, if the store gave none. */
+  /** Tells the store, and answers with what `meaning` makes of its answer; of none, if the store gave none. */
   settle(
     execution: Execution,
     settlement: Settlement,
     meaning: (answer: SettleAnswer | undefined) => Settled,
-  ): Promise<Settled>;
+  ): Settled | Promise<Settled>;
   /** The execution needs its lease no longer. */
   ended(execution: Execution, settled: Settled): void;
   readonly store: Store;
@@ -127,7 +127,9 @@ export class Execution {
   #retentionMs: number;
   #abort: AbortController | undefined;
   #abortReason: Error | undefined;
-  #settling: Promise<Settled> | undefined;
+  /** Nothing that is said later counts. Before `#settling`, since a store may answer within the call. */
+  #isOutcomeKnown = false;
+  #settling: Settled | Promise<Settled> | undefined;
   #onGivenUp: ((settled: Settled) => void) | undefined;
 
   constructor(options: {
@@ -172,7 +174,7 @@ export class Execution {
 
   /** Whether the handler has yet to say how it ended. */
   get isRunning(): boolean {
-    return this.#settling === undefined;
+    return !this.#isOutcomeKnown;
   }
 
   /** Aborts when the lease is lost or the time is up. Made on demand: most handlers never look. */
@@ -219,10 +221,10 @@ export class Execution {
     expiresAt: number,
     made: StoredResponse | undefined,
   ): void {
-    if (this.#settling !== undefined) return;
+    if (this.#isOutcomeKnown) return;
     this.#outcomeIsKnown();
     const settled = this.confirm(complete, { kind: "settled", expiresAt }, made);
-    this.#settling = Promise.resolve(settled);
+    this.#settling = settled;
     this.#onGivenUp?.(settled);
   }
 
@@ -245,39 +247,30 @@ export class Execution {
   }
 
   /** Ends the lease with what the handler made of it. The first outcome counts; later ones learn what became of it. */
-  settle(outcome: Outcome): Promise<Settled> {
-    if (this.#settling === undefined) {
-      this.#outcomeIsKnown();
-      this.#settling = this.#settle(this.#settlementFor(outcome), outcome.response);
-    }
+  settle(outcome: Outcome): Settled | Promise<Settled> {
+    this.#settling ??= this.#settle(this.#settlementFor(outcome), outcome.response);
     return this.#settling;
   }
 
   /** Ends the lease of an execution that never began. */
-  abandon(reason: string): Promise<Settled> {
-    if (this.#settling === undefined) {
-      this.#outcomeIsKnown();
-      this.#settling = this.#settle(this.#release(reason));
-    }
+  abandon(reason: string): Settled | Promise<Settled> {
+    this.#settling ??= this.#settle(this.#release(reason));
     return this.#settling;
   }
 
   /** Ends the lease of an execution that may have had its effect, which nobody here can know: whatever the policy says. */
-  suspend(reason: string): Promise<Settled> {
-    if (this.#settling === undefined) {
-      this.#outcomeIsKnown();
-      this.#settling = this.#settle(this.#suspension(reason));
-    }
+  suspend(reason: string): Settled | Promise<Settled> {
+    this.#settling ??= this.#settle(this.#suspension(reason));
     return this.#settling;
   }
 
   /** The store said that somebody else holds the key. */
   lose(reason: string): void {
     this.#abortWith(new LeaseLostError(`${reason}; stop, and do not act on the outside world any more`));
-    if (this.#settling !== undefined) return;
+    if (this.#isOutcomeKnown) return;
     this.#outcomeIsKnown();
     const lost = this.#end({ kind: "lost" }, reason);
-    this.#settling = Promise.resolve(lost);
+    this.#settling = lost;
     this.#onGivenUp?.(lost);
   }
 
@@ -285,9 +278,9 @@ export class Execution {
    * Somebody else answered the client while the handler was still at work. Nobody waits for its outcome any more, and
    * nobody may begin again either: it counts as that of a crash.
    */
-  interrupt(reason: string): Promise<Settled> {
+  interrupt(reason: string): Settled | Promise<Settled> {
     this.#giveUp(reason);
-    return this.#settling ?? Promise.resolve({ kind: "timedOut" });
+    return this.#settling ?? { kind: "timedOut" };
   }
 
   /** The lease ran out and the store could not be asked. It may still be ours, so settling is still tried. */
@@ -295,16 +288,20 @@ export class Execution {
     this.#abortWith(new LeaseLostError("the lease ran out while the store could not be reached"));
   }
 
-  #settle(settlement: Settlement, response?: StoredResponse): Promise<Settled> {
+  #settle(settlement: Settlement, response?: StoredResponse): Settled | Promise<Settled> {
+    this.#outcomeIsKnown();
     return this.#tell(settlement, (answer) =>
       answer === undefined ? this.#end({ kind: "storeDown" }) : this.confirm(settlement, answer, response),
     );
   }
 
-  #tell(settlement: Settlement, meaning: (answer: SettleAnswer | undefined) => Settled): Promise<Settled> {
+  #tell(
+    settlement: Settlement,
+    meaning: (answer: SettleAnswer | undefined) => Settled,
+  ): Settled | Promise<Settled> {
     const { trace } = this;
     if (trace === undefined) return this.#host.settle(this, settlement, meaning);
-    return trace.settle(settlement, () => this.#host.settle(this, settlement, meaning));
+    return trace.settle(settlement, async () => this.#host.settle(this, settlement, meaning));
   }
 
   /** What the store's word on a settlement means. Also used when it comes late. */
@@ -348,12 +345,13 @@ export class Execution {
   }
 
   #outcomeIsKnown(): void {
+    this.#isOutcomeKnown = true;
     this.#deadlines.meet(this.#deadline);
     if (this.#host.events.areHeard) this.#tookMs = this.#host.now() - this.#reservedAt;
   }
 
   #timeOut(): void {
-    if (this.#settling !== undefined) return;
+    if (this.#isOutcomeKnown) return;
     const { scope, key } = this.lease;
     this.#host.events.emit({ type: "execution_timeout", scope, key, attempt: this.attempt });
     this.#giveUp(`the handler took longer than ${this.#policy.executionTimeoutMs} ms`);
@@ -361,7 +359,7 @@ export class Execution {
   }
 
   #giveUp(reason: string): void {
-    if (this.#settling !== undefined) return;
+    if (this.#isOutcomeKnown) return;
     this.#outcomeIsKnown();
     this.#abortWith(new ExecutionTimeoutError(reason));
     // Where a crash would be reconciled, say so at once. Elsewhere the lease is left to run out, which gives the
@@ -373,7 +371,7 @@ export class Execution {
         return this.#end({ kind: "timedOut" });
       });
     } else {
-      this.#settling = Promise.resolve(this.#end({ kind: "timedOut" }));
+      this.#settling = this.#end({ kind: "timedOut" });
     }
   }
 

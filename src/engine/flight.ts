@@ -29,6 +29,12 @@ export class Flight {
     return this.#verdict === undefined;
   }
 
+  /** Whether a duplicate that comes now has something to wait for: the store's word, or the end of an execution. */
+  get isJoinable(): boolean {
+    if (this.#verdict === undefined) return true;
+    return this.#verdict.kind === "execute" && this.#settled === undefined;
+  }
+
   decide(verdict: Verdict): void {
     this.#verdict = verdict;
     const waiters = this.#verdictWaiters;

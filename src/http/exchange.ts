@@ -1,6 +1,7 @@
 import type { ServerResponse } from "node:http";
 import type { CapturedResponse, HeaderPair, StoredResponse } from "../core/response.ts";
 import { toStoredResponse } from "../core/response.ts";
+import { isPromiseLike } from "../core/when-known.ts";
 import type { Events } from "../engine/events.ts";
 import type { Execution, Settled } from "../engine/execution.ts";
 import { isOperationOf, runOperation } from "../operation/operation.ts";
@@ -105,7 +106,7 @@ export class Exchange {
   }
 
   /** The handler has answered: store it, and say what may be sent. */
-  finish(captured: CapturedResponse): Promise<Finish> {
+  finish(captured: CapturedResponse): Finish | Promise<Finish> {
     return this.#settled(toStoredResponse(captured, this.#rules));
   }
 
@@ -114,12 +115,12 @@ export class Exchange {
     res: Pick<ServerResponse, "getHeaderNames" | "getHeader">,
     status: number,
     body: Uint8Array,
-  ): Promise<Finish> {
+  ): Finish | Promise<Finish> {
     return this.#settled({ kind: "full", status, headers: this.#kept(res), body });
   }
 
   /** The handler has answered with more than is kept. */
-  finishOmitted(status: number, bodyBytes: number): Promise<Finish> {
+  finishOmitted(status: number, bodyBytes: number): Finish | Promise<Finish> {
     return this.#settled({ kind: "omitted", status, bodyBytes });
   }
 
@@ -198,12 +199,14 @@ export class Exchange {
     this.#events.emit({ type: "handler_failed", scope, key, error });
   }
 
-  #settled(response: StoredResponse): Promise<Finish> {
+  #settled(response: StoredResponse): Finish | Promise<Finish> {
     const settling = this.#execution.settle({ kind: "answered", response });
     // Nobody is told any more. Kept here, it would keep the whole request alive for as long as the garbage collector
     // takes this, or the execution, for something that lasts; that was measured to cost a tenth of a request.
     this.#give = undefined;
-    return settling.then((settled) => this.#finishFor(settled, response));
+    return isPromiseLike(settling)
+      ? settling.then((settled) => this.#finishFor(settled, response))
+      : this.#finishFor(settling, response);
   }
 
   /** The answer that the retries will get, as the first client gets it. */

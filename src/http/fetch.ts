@@ -1,5 +1,6 @@
 import { ConfigError } from "../core/errors.ts";
 import type { HeaderPair } from "../core/response.ts";
+import { isPromiseLike, whenKnown } from "../core/when-known.ts";
 import { type HttpAnswer, headersByName } from "./answer.ts";
 import type { Exchange } from "./exchange.ts";
 import { type HttpRequest, splitTarget } from "./request.ts";
@@ -145,7 +146,16 @@ export function runFetchHandler(
         .then(({ answer, binding }) => (binding ? resolve(respond(answer)) : reject(error)))
         .catch(reject);
     exchange.onAnswered((answer) => resolve(respond(answer)));
-    exchange.run(handler).then(store).then(resolve, fail);
+    exchange.run(handler).then((response) => {
+      // What was stored at once is sent at once.
+      try {
+        const kept = store(response);
+        if (isPromiseLike(kept)) kept.then(resolve, fail);
+        else resolve(kept);
+      } catch (error) {
+        fail(error);
+      }
+    }, fail);
   });
 }
 
@@ -166,18 +176,16 @@ function storedParts(
   exchange: Exchange,
   responses: Responses,
   respond: Respond,
-): Promise<Response> {
+): Response | Promise<Response> {
   const { status, headers } = parts;
   // Whoever made the bytes may use their memory again, so they are copied.
   const bytes = parts.body === null ? noBytes : Buffer.from(parts.body as string);
   const body = parts.body instanceof Uint8Array ? bytes : parts.body;
-  return exchange
-    .finish({ status, headers, body: bytes })
-    .then((finish) =>
-      finish.kind === "replace"
-        ? respond(finish.answer)
-        : responses.make({ status, body }, { under: headers, over: finish.headers }),
-    );
+  return whenKnown(exchange.finish({ status, headers, body: bytes }), (finish) =>
+    finish.kind === "replace"
+      ? respond(finish.answer)
+      : responses.make({ status, body }, { under: headers, over: finish.headers }),
+  );
 }
 
 const noBytes = new Uint8Array();

@@ -13,7 +13,7 @@ import type { ProblemCode } from "../core/problem.ts";
 import { headerAllowList } from "../core/response.ts";
 import { isTenant, scopeOf, tenantScopeOf } from "../core/scope.ts";
 import type { StoredRequest } from "../core/stored-request.ts";
-import { whenKnown } from "../core/when-known.ts";
+import { isPromiseLike, whenKnown } from "../core/when-known.ts";
 import type { Refusal } from "../engine/limits/options.ts";
 import { recall } from "../engine/recall.ts";
 import { wallTime } from "../engine/runtime.ts";
@@ -111,16 +111,11 @@ export class Gate<Native> {
     return this.#methods.has(method);
   }
 
-  arrive(request: HttpRequest): Promise<Arrival> {
-    try {
-      return Promise.resolve(this.#arrive(request));
-    } catch (error) {
-      return Promise.reject(error);
-    }
-  }
-
-  /** Waits for nothing that is already there: on the path of every request each promise is paid for. */
-  #arrive(request: HttpRequest): Arrival | Promise<Arrival> {
+  /**
+   * Throws, or rejects, with what the user's own functions throw. Waits for nothing that is already there: on the path of
+   * every request each promise is paid for.
+   */
+  arrive(request: HttpRequest): Arrival | Promise<Arrival> {
     if (!this.protects(request.method)) return pass;
     const { policy } = this;
 
@@ -147,6 +142,15 @@ export class Gate<Native> {
 
     const tenant = this.#tenantOf === "single" ? "single" : this.#tenantOf(request);
     return whenKnown(tenant, (name) => this.#recognize(request, name, { key, isClaim }));
+  }
+
+  /** The same where no framework answers for errors: then the client is told that it failed. */
+  async arriveOrFail(request: HttpRequest): Promise<Arrival> {
+    try {
+      return await this.arrive(request);
+    } catch (error) {
+      return this.failed(error);
+    }
   }
 
   #recognize(request: HttpRequest, tenant: string | undefined, sent: Sent): Arrival | Promise<Arrival> {
@@ -234,9 +238,12 @@ export class Gate<Native> {
     return this.#ask(arrival, request, sent);
   }
 
-  #ask(arrival: EngineArrival, request: HttpRequest, { key, isLate }: Sent): Promise<Arrival> {
+  #ask(arrival: EngineArrival, request: HttpRequest, { key, isLate }: Sent): Arrival | Promise<Arrival> {
     if (isLate) return this.#recall(arrival, request);
-    return this.#latchkey.engine.arrive(arrival).then((verdict) => this.#arrivalOf(verdict, request, key));
+    const verdict = this.#latchkey.engine.arrive(arrival);
+    return isPromiseLike(verdict)
+      ? verdict.then((known) => this.#arrivalOf(known, request, key))
+      : this.#arrivalOf(verdict, request, key);
   }
 
   /** A late request is not run, but gets what is known of it. */

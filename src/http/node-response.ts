@@ -1,5 +1,6 @@
 import { type OutgoingHttpHeader, type OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import { isPromiseLike } from "../core/when-known.ts";
 import { notProcessedStatuses } from "../engine/execution.ts";
 import { type HttpAnswer, headersByName } from "./answer.ts";
 import { textIfAscii } from "./ascii.ts";
@@ -51,6 +52,14 @@ type Chunk = string | Uint8Array;
  */
 type State = "open" | "complete" | "sending" | "spent";
 
+/** What `end` was given, and what the response said then. */
+interface Ending {
+  readonly last: Uint8Array;
+  readonly callback: Callback | undefined;
+  readonly statusCode: number;
+  readonly statusMessage: string;
+}
+
 export class NodeCapture implements Holder {
   readonly #res: ServerResponse;
   readonly #exchange: Exchange;
@@ -78,6 +87,7 @@ export class NodeCapture implements Holder {
   #brokenOff = false;
   #unconfirmedWrites: Set<() => void> | undefined;
   #clientGone = false;
+  #isMarkedEnded = false;
   wrappedBelow: ReadonlySet<string> | undefined;
 
   constructor(res: ServerResponse, exchange: Exchange, isOutsider: () => boolean) {
@@ -141,32 +151,53 @@ export class NodeCapture implements Holder {
     if (typeof chunk === "string" && isUtf8(args[1]) && this.#bytes === 0) this.#text = chunk;
     const last = chunk === undefined || chunk === null ? noBytes : toBytes(chunk, args[1]);
     this.#keep(last);
-    const statusCode = peek(this.#res, "statusCode");
-    const statusMessage = peek(this.#res, "statusMessage");
+    const ending = {
+      last,
+      callback,
+      statusCode: peek(this.#res, "statusCode"),
+      statusMessage: peek(this.#res, "statusMessage"),
+    };
+    this.#state = "complete";
+    let finish: Finish | Promise<Finish>;
+    try {
+      finish = this.#settle();
+    } catch (error) {
+      this.#breakOff(error);
+      return;
+    }
+    if (!isPromiseLike(finish)) {
+      this.#finish(finish, ending);
+      return;
+    }
     this.#complete();
-    this.#settle().then(
-      (finish) => {
-        this.#release(() => {
-          if (finish.kind === "replace") {
-            this.#sendInstead(finish.answer);
-            return;
-          }
-          if (this.#flowing) {
-            this.#sendEnd(last, callback);
-            return;
-          }
-          // Writing is dear, and HTTP/2 has no status message and complains when one is set.
-          if (peek(this.#res, "statusCode") !== statusCode) poke(this.#res, "statusCode", statusCode);
-          if (peek(this.#res, "statusMessage") !== statusMessage)
-            poke(this.#res, "statusMessage", statusMessage);
-          this.#send(finish, callback);
-        });
-      },
-      (error) => this.#release(() => this.#res.destroy(error)),
+    finish.then(
+      (known) => this.#finish(known, ending),
+      (error) => this.#breakOff(error),
     );
   }
 
-  #settle(): Promise<Finish> {
+  #finish(finish: Finish, { last, callback, statusCode, statusMessage }: Ending): void {
+    this.#release(() => {
+      if (finish.kind === "replace") {
+        this.#sendInstead(finish.answer);
+        return;
+      }
+      if (this.#flowing) {
+        this.#sendEnd(last, callback);
+        return;
+      }
+      // Writing is dear, and HTTP/2 has no status message and complains when one is set.
+      if (peek(this.#res, "statusCode") !== statusCode) poke(this.#res, "statusCode", statusCode);
+      if (peek(this.#res, "statusMessage") !== statusMessage) poke(this.#res, "statusMessage", statusMessage);
+      this.#send(finish, callback);
+    });
+  }
+
+  #breakOff(error: unknown): void {
+    this.#release(() => this.#res.destroy(error as Error));
+  }
+
+  #settle(): Finish | Promise<Finish> {
     const status = peek(this.#res, "statusCode");
     // A middleware that limits the time, for instance. That it gave up says nothing about what the handler has done.
     if (freesTheKey(status) && this.#isOutsider()) return this.#exchange.interrupt(status);
@@ -274,8 +305,10 @@ export class NodeCapture implements Holder {
     else this.#chunks.push(bytes);
   }
 
+  /** Nobody but those who look while the store is asked can tell that the answer is not sent yet. */
   #complete(): void {
     this.#state = "complete";
+    this.#isMarkedEnded = true;
     markEnded(this.#res, true);
   }
 
@@ -323,7 +356,7 @@ export class NodeCapture implements Holder {
   #release(sendIt: () => void): void {
     if (this.#state === "sending" || this.#state === "spent") return;
     const res = this.#res;
-    if (this.#state === "complete") markEnded(res, false);
+    if (this.#isMarkedEnded) markEnded(res, false);
     this.#state = "sending";
     if (this.#socket !== undefined) replaceSocket(res, this.#socket);
     if (this.#flowing) {

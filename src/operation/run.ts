@@ -7,8 +7,9 @@ import type { Policy } from "../core/policy.ts";
 import { timelinessOf } from "../core/request-time.ts";
 import type { HeaderPair, StoredResponse } from "../core/response.ts";
 import { isTenant, scopeOf } from "../core/scope.ts";
+import { isPromiseLike } from "../core/when-known.ts";
 import type { Engine } from "../engine/engine.ts";
-import type { Execution, Settled } from "../engine/execution.ts";
+import type { Execution, Outcome, Settled } from "../engine/execution.ts";
 import { recall } from "../engine/recall.ts";
 import { wallTime } from "../engine/runtime.ts";
 import type { Arrival, Verdict } from "../engine/verdict.ts";
@@ -40,12 +41,32 @@ export function runPolicyOf(policy: Policy): Policy {
  * Runs `work` at most once for each key, and gives every later call the result of the first. The policy is one of
  * `runPolicyOf`.
  */
-export async function run<Tx, T>(
+export function run<Tx, T>(
   engine: Engine,
   policy: Policy,
   request: RunRequest,
-  work: (operation: Operation<Tx>) => T | Promise<T>,
+  work: Work<Tx, T>,
 ): Promise<Jsonified<T>> {
+  // One promise for all of it: each costs as much as much of what is done in between.
+  return new Promise((resolve, reject) => {
+    const arrival = arrivalOf(policy, request);
+    const verdict = isLate(engine, policy, request) ? recalled(engine, arrival) : engine.arrive(arrival);
+    const act = (known: Verdict) => {
+      try {
+        if (known.kind === "execute") execute(known.execution, work, resolve, reject);
+        else resolve(answerTo<T>(known));
+      } catch (error) {
+        reject(error);
+      }
+    };
+    if (isPromiseLike(verdict)) verdict.then(act, reject);
+    else act(verdict);
+  });
+}
+
+type Work<Tx, T> = (operation: Operation<Tx>) => T | Promise<T>;
+
+function arrivalOf(policy: Policy, request: RunRequest): Arrival {
   const { tenant, key, input } = checked(request);
   const personal = policy.personalKeys === "refuse" ? personalDataIn(key) : undefined;
   if (personal !== undefined) {
@@ -62,13 +83,12 @@ export async function run<Tx, T>(
     );
   }
   const scope = scopeOf({ tenant, policy: policy.scope, method, path: name });
-  const arrival = { scope, key, fingerprint: fingerprint.fingerprint, policy, route: policy.name, tenant };
-  const verdict = isLate(engine, policy, request)
-    ? await recalled(engine, arrival)
-    : await engine.arrive(arrival);
+  return { scope, key, fingerprint: fingerprint.fingerprint, policy, route: policy.name, tenant };
+}
+
+/** What a caller gets for whom nothing is executed; throws what it is refused with. */
+function answerTo<T>(verdict: Exclude<Verdict, { kind: "execute" }>): Jsonified<T> {
   switch (verdict.kind) {
-    case "execute":
-      return await execute(verdict.execution, work);
     case "unprotected":
       throw new StoreError("the store did not answer, and an operation outside HTTP is not run without it");
     case "storeDown":
@@ -124,36 +144,52 @@ const method = "RUN";
 /** Resolves with the result, or as soon as nobody waits for it any more: its time is up, or its lease is lost. */
 function execute<Tx, T>(
   execution: Execution,
-  work: (operation: Operation<Tx>) => T | Promise<T>,
-): Promise<Jsonified<T>> {
-  return new Promise((resolve, reject) => {
-    const conclude = (settled: Settled) => {
-      try {
-        resolve(outcomeOf<T>(settled));
-      } catch (error) {
-        reject(error);
-      }
-    };
-    execution.onGivenUp = conclude;
-    runOperation(execution, () => attempt(execution, work)).then(conclude, reject);
+  work: Work<Tx, T>,
+  resolve: (result: Jsonified<T>) => void,
+  reject: (error: unknown) => void,
+): void {
+  const settle = (outcome: Outcome, conclude: (settled: Settled) => void) => {
+    try {
+      const settled = execution.settle(outcome);
+      if (isPromiseLike(settled)) settled.then(conclude, reject);
+      else conclude(settled);
+    } catch (error) {
+      reject(error);
+    }
+  };
+  const conclude = (settled: Settled) => {
+    try {
+      resolve(outcomeOf<T>(settled));
+    } catch (error) {
+      reject(error);
+    }
+  };
+  const failed = (error: unknown) =>
+    settle({ kind: "threw", error, response: failure(error) }, (settled) => {
+      // Its answer was committed before it threw, and is what every later call gets.
+      if (settled.kind === "stored" && settled.response.status === doneStatus) conclude(settled);
+      else reject(error);
+    });
+  const answered = (result: T) => {
+    let response: StoredResponse;
+    try {
+      response = json(doneStatus, toJsonText(result, "the result of latchkey.run"));
+    } catch (error) {
+      failed(error);
+      return;
+    }
+    settle({ kind: "answered", response }, conclude);
+  };
+  execution.onGivenUp = conclude;
+  runOperation(execution, () => {
+    try {
+      const result = work(currentOperation<Tx>());
+      if (isPromiseLike(result)) result.then(answered, failed);
+      else answered(result);
+    } catch (error) {
+      failed(error);
+    }
   });
-}
-
-async function attempt<Tx, T>(
-  execution: Execution,
-  work: (operation: Operation<Tx>) => T | Promise<T>,
-): Promise<Settled> {
-  let text: string;
-  try {
-    text = toJsonText(await work(currentOperation<Tx>()), "the result of latchkey.run");
-  } catch (error) {
-    const settled = await execution.settle({ kind: "threw", error, response: failure(error) });
-    // Its answer was committed before it threw, and is what every later call gets.
-    if (settled.kind === "stored" && settled.response.status === doneStatus) return settled;
-    throw error;
-  }
-  // Awaited, because a promise that is returned as it is makes the engine of JavaScript follow it with one more.
-  return await execution.settle({ kind: "answered", response: json(doneStatus, text) });
 }
 
 function outcomeOf<T>(settled: Settled): Jsonified<T> {

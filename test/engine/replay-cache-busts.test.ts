@@ -78,11 +78,11 @@ describe("a busted key", () => {
       if (verb === "reserve") {
         await complete(elsewhere);
         slow.hold();
-        late = engine.arrive(arrival()).then(bodyOf);
+        late = Promise.resolve(engine.arrive(arrival())).then(bodyOf);
       } else {
         const running = execution(await engine.arrive(arrival()));
         slow.hold();
-        late = running.settle(answered(201, "done")).then(({ kind }) => kind);
+        late = Promise.resolve(running.settle(answered(201, "done"))).then(({ kind }) => kind);
       }
       await all.clock.advance(1);
       expect(await elsewhere.bust(arrival(), said)).toEqual({ kind: "busted" });

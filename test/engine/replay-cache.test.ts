@@ -121,7 +121,7 @@ describe("the end of an answer's retention", () => {
     for (const engine of [first, second]) expect(await askedFor(all, engine, [arrival()])).toBe(0);
     await all.clock.advance(2);
     for (const engine of [first, second]) {
-      expect(await asked(all, () => engine.arrive(arrival()))).toBe(1);
+      expect(await asked(all, async () => engine.arrive(arrival()))).toBe(1);
     }
     expect(
       all.events.filter((event) => event.type === "reserved" && event.outcome === "expired_retry"),

@@ -131,7 +131,7 @@ class ReverseProxy {
       // Whether its client stays makes no difference from here on.
       const held = this.hold();
       try {
-        const arrival = await gate.arrive(nodeRequest(req, req)).catch((error) => gate.failed(error));
+        const arrival = await gate.arriveOrFail(nodeRequest(req, req));
         await this.#act(arrival, req, res);
       } finally {
         held.release();

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { offerAtOnce } from "../../core/at-once.ts";
 import { type AuditEntry, type AuditQuery, auditActors, auditReasons } from "../../core/audit.ts";
 import { decideBust } from "../../core/bust.ts";
 import { answerOf, decide, isAnswer } from "../../core/decide.ts";
@@ -103,6 +104,23 @@ class MemoryStore implements Store {
   }
 
   async reserve(request: ReserveRequest): Promise<Reservation> {
+    return this.#reserve(request);
+  }
+
+  async settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
+    return this.#settle(lease, settlement);
+  }
+
+  static {
+    offerAtOnce(MemoryStore.prototype.reserve, function (this: MemoryStore, request) {
+      return this.#reserve(request);
+    });
+    offerAtOnce(MemoryStore.prototype.settle, function (this: MemoryStore, lease, settlement) {
+      return this.#settle(lease, settlement);
+    });
+  }
+
+  #reserve(request: ReserveRequest): Reservation {
     const now = this.#clock();
     const id = recordIdText(request);
     const entry = this.#entries.get(id);
@@ -140,7 +158,7 @@ class MemoryStore implements Store {
     }
   }
 
-  async settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
+  #settle(lease: Lease, settlement: Settlement): SettleAnswer {
     const id = recordIdText(lease);
     const entry = this.#entries.get(id);
     if (entry === undefined || entry.record.fence !== lease.fence || entry.lastOwner !== lease.owner) {
@@ -149,8 +167,12 @@ class MemoryStore implements Store {
     const { record } = entry;
     if (record.state === "in_progress") {
       const next = settled(record, settlement, this.#clock());
-      if (settlement.kind === "complete") this.#put(next, { lastOwner: lease.owner }, id);
-      else {
+      if (settlement.kind === "complete") {
+        // In its place: this is on the path of every request, and finding it once more is not free.
+        entry.record = next;
+        entry.request = undefined;
+        this.#watchers.wake(next);
+      } else {
         this.#write(record, next, { by: lease.owner, reason: settlement.reason });
         this.#put(next, { lastOwner: lease.owner, request: entry.request });
       }
@@ -405,11 +427,11 @@ class MemoryStore implements Store {
 const auditEntriesMax = 10_000;
 
 interface Entry {
-  readonly record: IdempotencyRecord;
+  record: IdempotencyRecord;
   /** Who holds or held the latest lease. Left out where somebody else has moved the record on. */
   readonly lastOwner: string | undefined;
   /** Kept until the outcome is known. */
-  readonly request: StoredRequest | undefined;
+  request: StoredRequest | undefined;
 }
 
 type Why = Pick<AuditEntry, "by" | "reason">;

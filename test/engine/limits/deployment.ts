@@ -59,7 +59,7 @@ export function deployment(limits: LimitsOptions, processes = 1): Deployment {
 let keys = 0;
 
 /** A request with a key that was never used. */
-export function fresh(
+export async function fresh(
   engine: Engine,
   options: { tenant?: string; key?: string; policy?: PolicyInput } = {},
 ): Promise<Verdict> {
@@ -82,9 +82,9 @@ export function lookUp(
 }
 
 /** Lets virtual time pass until the promise is settled. */
-export async function settled<T>(clock: ManualClock, promise: Promise<T>): Promise<T> {
+export async function settled<T>(clock: ManualClock, answer: T | Promise<T>): Promise<T> {
   let isSettled = false;
-  const done = promise.finally(() => {
+  const done = Promise.resolve(answer).finally(() => {
     isSettled = true;
   });
   done.catch(() => undefined);

@@ -1,0 +1,29 @@
+/** A verb of a store, such as `reserve`. */
+type Verb<Args extends unknown[], Answer> = (...args: Args) => Promise<Answer>;
+
+/**
+ * The second form of verbs. They are known by the verb and not by the store, so that whoever puts another verb in its
+ * place, to count or to delay or to fail, is the one who is asked; and not by a property of it, which is copied with it.
+ */
+const forms = new WeakMap<object, unknown>();
+
+/**
+ * Gives a verb a second form, for a store whose records are in this process: the answer itself, where the verb gives a
+ * promise of it.
+ */
+export function offerAtOnce<Args extends unknown[], Answer>(
+  verb: Verb<Args, Answer>,
+  atOnce: (...args: Args) => Answer,
+): void {
+  forms.set(verb, atOnce);
+}
+
+/** Asks a store: the answer at once, where its verb can, and else the promise of it. */
+export function asked<Args extends unknown[], Answer>(
+  store: object,
+  verb: Verb<Args, Answer>,
+  ...args: Args
+): Answer | Promise<Answer> {
+  const atOnce = forms.get(verb) as ((...args: Args) => Answer) | undefined;
+  return atOnce === undefined ? verb.apply(store, args) : atOnce.apply(store, args);
+}
