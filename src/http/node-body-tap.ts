@@ -1,6 +1,6 @@
 import { IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
-import { peek } from "./peek.ts";
+import { isPlainRequest, peek } from "./peek.ts";
 import { RequestAbortedError } from "./request.ts";
 
 /** Where a request keeps its tap, so that its `push` needs no closure of its own. */
@@ -25,7 +25,7 @@ export function tapNodeBody(req: IncomingMessage, source: Readable, bytesMax: nu
 
 /** The tap of a request; undefined where it has none. */
 export function tapOf(req: IncomingMessage): BodyTap | undefined {
-  return peek(req as Tapped, tapped);
+  return isPlainRequest(req) ? (req as Tapped)[tapped] : peek(req as Tapped, tapped);
 }
 
 function keepAndPush(this: Readable, chunk: unknown, encoding?: BufferEncoding): boolean {

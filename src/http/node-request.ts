@@ -5,7 +5,7 @@ import type { RequestBody } from "../core/fingerprint.ts";
 import { whenKnown } from "../core/when-known.ts";
 import { lastingSocket } from "./lasting-socket.ts";
 import { tapOf } from "./node-body-tap.ts";
-import { peek } from "./peek.ts";
+import { isPlainRequest, peek } from "./peek.ts";
 import { type BodyReading, type HttpRequest, RequestAbortedError, splitTarget } from "./request.ts";
 
 /** A Node request as the gate wants it. `native` is what the framework calls its request. */
@@ -23,16 +23,15 @@ class NodeRequest implements HttpRequest {
   readonly #headers: IncomingHttpHeaders;
 
   constructor(req: IncomingMessage, native: unknown) {
-    // Express and Koa rewrite `url` below a mount point, and keep what the client sent.
-    const target = peek(req as { originalUrl?: string }, "originalUrl") ?? peek(req, "url") ?? "/";
-    const { path, query } = splitTarget(target);
-    this.method = peek(req, "method") ?? "";
+    const said = isPlainRequest(req) ? saidPlainly(req) : saidBy(req);
+    const { path, query } = splitTarget(said.target ?? "/");
+    this.method = said.method ?? "";
     this.path = path;
     this.query = query;
     this.native = native;
-    this.keyFields = keyFieldsOf(peek(req, "rawHeaders"));
+    this.keyFields = keyFieldsOf(said.rawHeaders);
     this.#req = req;
-    this.#headers = peek(req, "headers");
+    this.#headers = said.headers;
   }
 
   header(name: string): string | undefined {
@@ -43,6 +42,26 @@ class NodeRequest implements HttpRequest {
   body(bytesMax: number): BodyReading | Promise<BodyReading> {
     return readNodeBody(this.#req, bytesMax);
   }
+}
+
+/** What is read off a request. Express and Koa rewrite `url` below a mount point, and keep what the client sent. */
+function saidBy(req: IncomingMessage) {
+  return {
+    target: peek(req as { originalUrl?: string }, "originalUrl") ?? peek(req, "url"),
+    method: peek(req, "method"),
+    rawHeaders: peek(req, "rawHeaders"),
+    headers: peek(req, "headers"),
+  };
+}
+
+/** The same, word for word, where all requests are alike and the usual way is the faster one. */
+function saidPlainly(req: IncomingMessage): ReturnType<typeof saidBy> {
+  return {
+    target: (req as { originalUrl?: string }).originalUrl ?? req.url,
+    method: req.method,
+    rawHeaders: req.rawHeaders,
+    headers: req.headers,
+  };
 }
 
 /** Node joins repeated fields into one text; only the raw list shows that there were two. */
@@ -83,10 +102,11 @@ export async function bufferNodeBody(
 
 /** What can be said about a body without waiting for it. */
 function knownBody(req: IncomingMessage, source: Readable, bytesMax: number): BodyReading | undefined {
-  const known = peek(req as Buffered, bufferedBody);
+  const isPlain = isPlainRequest(req);
+  const known = isPlain ? (req as Buffered)[bufferedBody] : peek(req as Buffered, bufferedBody);
   if (known !== undefined)
     return known.bytes.byteLength > bytesMax ? tooLarge : { kind: "body", body: known };
-  const headers = peek(req, "headers");
+  const headers = isPlain ? req.headers : peek(req, "headers");
   if (Number(headers["content-length"]) > bytesMax) {
     // The body is of no interest, but an unread one would block the connection.
     source.resume();

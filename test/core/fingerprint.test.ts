@@ -441,6 +441,30 @@ describe("version 1", () => {
       expect(of(input)).toBe(expectedV1(["1", "POST", "/rides", ...fields]));
   });
 
+  test("does not depend on the requests that came before", () => {
+    const word = fc.constantFrom("", "a", "é", "ab");
+    const sketch = fc.record({
+      method: fc.constantFrom("POST", "PUT"),
+      path: fc.constantFrom("/rides", "/rides/1", "/é", `/${"x".repeat(2_000)}`),
+      query: fc.constantFrom("", "a=1"),
+      contentType: fc.constantFrom("application/json", "application/json; charset=utf-8", "a/b+json", ""),
+      contentEncoding: fc.constantFrom(undefined, "", "identity"),
+      body: fc.record({ a: word, b: word }).map((value) => JSON.stringify(value)),
+    });
+    fc.assert(
+      fc.property(fc.array(sketch, { minLength: 2, maxLength: 8 }), (sketches) => {
+        for (const one of sketches) {
+          const { method, path, query, contentType, body } = one;
+          const mediaType = contentType.replace(/;.*/, "");
+          const fields =
+            mediaType === "" ? ["bytes", "", one.contentEncoding ?? "", body] : ["json", mediaType, body];
+          const queried = query === "" ? ["0"] : ["1", "a", "1"];
+          expect(of(one)).toBe(expectedV1(["1", method, path, ...queried, ...fields]));
+        }
+      }),
+    );
+  });
+
   test("is written in front of the digest", () => {
     expect(json('{"amount":100,"currency":"usd"}')).toBe("v1:A90A-EXPU4DyzppORg_Rvjscr31d24s9aaB-Z4alfgA");
   });
