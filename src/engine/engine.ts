@@ -26,6 +26,7 @@ import { join } from "./joining.ts";
 import { Leases } from "./leases.ts";
 import { leadWithinLimits } from "./limits/leading.ts";
 import { Limits } from "./limits/limits.ts";
+import { Lookout } from "./limits/lookout.ts";
 import type { LimitsOptions } from "./limits/options.ts";
 import { type CacheTicket, ReplayCache, type ReplayCacheOptions } from "./replay-cache.ts";
 import { type Runtime, randomName } from "./runtime.ts";
@@ -71,6 +72,7 @@ export class Engine {
   readonly #unheard: Unheard;
   readonly #cache: ReplayCache | undefined;
   readonly limits: Limits | undefined;
+  readonly #lookout: Lookout | undefined;
   readonly #line: StoreLine;
   #isClosed = false;
   readonly #host: ExecutionHost;
@@ -88,6 +90,8 @@ export class Engine {
     const mayAsk = () => this.#line.breaker?.isClosed !== false;
     this.limits =
       options.limits && new Limits(options.limits, { ...host, notes: options.store.notes, mayAsk });
+    this.#lookout =
+      options.limits && options.store.exist && new Lookout(options.runtime, (ids) => this.#line.exist(ids));
     this.#processName = randomName(options.runtime);
     this.#executionDeadlines = new DeadlinesByLimit(options.runtime);
     this.#leases = new Leases({
@@ -253,8 +257,10 @@ export class Engine {
         : this.#decide(flight, arrival, verdict);
     if (this.limits === undefined || arrival.isClaim) return this.#reserve(arrival, conclude);
     const tell = (error: unknown) => this.events.emit({ type: "store_error", verb: "notes", error });
+    const lookout = this.#lookout;
     return leadWithinLimits(this.limits, arrival, {
       conclude,
+      mayExist: lookout && (() => lookout.mayExist(arrival)),
       failed: (error) => {
         tell(error);
         // Nobody can say how far it came, and duplicates must not wait for it for ever.

@@ -61,14 +61,23 @@ export class StoreLine {
   }
 
   /** Looks at a record, unless the store is sick. Undefined if it was not asked, or did not answer. */
-  async look(id: RecordId, onError?: (error: unknown) => void): Promise<Reading | undefined> {
+  look(id: RecordId, onError?: (error: unknown) => void): Promise<Reading | undefined> {
+    return this.#look(() => this.#read(id), onError);
+  }
+
+  /** Which of these have a record, from a store that can tell of many at once; undefined as above. */
+  exist(ids: readonly RecordId[]): Promise<readonly boolean[] | undefined> {
+    return this.#look(async () => (await this.#store.exist?.(ids)) ?? []);
+  }
+
+  async #look<T>(call: () => Promise<T>, onError?: (error: unknown) => void): Promise<T | undefined> {
     const entered = this.breaker?.enter() ?? noBreaker;
     if (entered === 0) return undefined;
     const askedAt = this.#runtime.now();
     try {
-      const reading = await this.ask("read", () => this.#read(id));
+      const answer = await this.ask("read", call);
       this.breaker?.succeeded(entered, this.#runtime.now() - askedAt);
-      return reading;
+      return answer;
     } catch (error) {
       this.breaker?.failed(entered, this.#runtime.now() - askedAt, error);
       onError?.(error);

@@ -86,6 +86,7 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
   readonly notes: Notes;
   readonly transact?: NonNullable<Store<Tx>["transact"]>;
   readonly outbox?: SealedOutbox;
+  readonly exist?: NonNullable<Store["exist"]>;
   readonly watch?: NonNullable<Store["watch"]>;
   readonly onOwnershipLost?: NonNullable<Store["onOwnershipLost"]>;
   readonly onBusted?: NonNullable<Store["onBusted"]>;
@@ -117,10 +118,11 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
     this.#keys = new TenantKeys({ ring, secrets, now });
     this.#opener = new Opener(ring, this.#keys);
     this.#onUnreadable = onUnreadable;
-    const { transact, outbox, watch, onOwnershipLost, onBusted, bustGeneration } = inner;
+    const { transact, outbox, exist, watch, onOwnershipLost, onBusted, bustGeneration } = inner;
     // Binding loses the type of a generic method.
     if (transact !== undefined) this.transact = this.#transactIn(transact.bind(inner) as typeof transact);
     if (outbox !== undefined) this.outbox = new SealedOutbox(outbox, this.#opener, onUnreadable);
+    if (exist !== undefined) this.exist = exist.bind(inner);
     if (watch !== undefined) this.watch = watch.bind(inner);
     if (onOwnershipLost !== undefined) this.onOwnershipLost = onOwnershipLost.bind(inner);
     if (onBusted !== undefined) this.onBusted = onBusted.bind(inner);

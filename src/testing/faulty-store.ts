@@ -9,6 +9,7 @@ const verbs = [
   "advance",
   "transact",
   "read",
+  "exist",
   "sweep",
   "claimResumable",
   "claimUnknown",
@@ -109,6 +110,9 @@ export function faultyStore(options: {
       read: (names) => through("readNotes", () => store.notes.read(names)),
       write: (writes) => through("writeNotes", () => store.notes.write(writes)),
     },
+    ...(store.exist === undefined
+      ? {}
+      : { exist: (ids) => through("exist", () => store.exist?.(ids) ?? Promise.resolve([])) }),
     ...(store.watch === undefined ? {} : { watch: store.watch.bind(store) }),
     ...(store.onOwnershipLost === undefined ? {} : { onOwnershipLost: store.onOwnershipLost.bind(store) }),
     ...(store.onBusted === undefined ? {} : { onBusted: store.onBusted.bind(store) }),

@@ -2,6 +2,7 @@ import { isSettled } from "../../core/record.ts";
 import type { Reading } from "../../core/store.ts";
 import { type Arrival, modeOf, type Verdict } from "../verdict.ts";
 import type { Limits } from "./limits.ts";
+import type { Refusal } from "./options.ts";
 
 /** What the engine does for the first request of its key in this process. */
 export interface Leading {
@@ -9,6 +10,8 @@ export interface Leading {
   reserve(heard: (verdict: Verdict) => void, isKnown?: boolean): Promise<Verdict>;
   /** Or what it means that the store did not answer. */
   read(): Promise<Reading | Verdict>;
+  /** Whether there may be a record; left out where reading it is the shortest way to know. */
+  readonly mayExist?: (() => Promise<boolean>) | undefined;
   conclude(verdict: Verdict): Verdict | Promise<Verdict>;
   /** The limits themselves have failed, before anything was reserved. */
   failed(error: unknown): Verdict;
@@ -26,10 +29,13 @@ export function leadWithinLimits(limits: Limits, arrival: Arrival, leading: Lead
     if (modeOf(arrival) === "accept") return lookFirst(limits, arrival, leading).catch(failed);
     const admission = limits.takeKey(arrival);
     if (admission === undefined) return reserveTaken(limits, arrival, leading);
-    if (!(admission instanceof Promise)) return lookFirst(limits, arrival, leading).catch(failed);
+    if (!(admission instanceof Promise))
+      return lookRefused(limits, arrival, leading, admission).catch(failed);
     return admission
       .then((refusal) =>
-        refusal === undefined ? reserveTaken(limits, arrival, leading) : lookFirst(limits, arrival, leading),
+        refusal === undefined
+          ? reserveTaken(limits, arrival, leading)
+          : lookRefused(limits, arrival, leading, refusal),
       )
       .catch(failed);
   } catch (error) {
@@ -41,6 +47,29 @@ function reserveTaken(limits: Limits, arrival: Arrival, leading: Leading): Promi
   return leading.reserve((verdict) => {
     if (!isNew(verdict)) limits.giveKeyBack(arrival);
   });
+}
+
+/** A flood of keys comes this way: what is certainly new is refused without anything else being asked about it. */
+async function lookRefused(
+  limits: Limits,
+  arrival: Arrival,
+  leading: Leading,
+  refusal: Refusal,
+): Promise<Verdict> {
+  if (leading.mayExist === undefined || (await leading.mayExist())) {
+    return lookFirst(limits, arrival, leading);
+  }
+  return refused(limits, arrival, leading, refusal);
+}
+
+function refused(
+  limits: Limits,
+  arrival: Arrival,
+  leading: Leading,
+  refusal: Refusal,
+): Verdict | Promise<Verdict> {
+  limits.tellRefused(arrival, refusal);
+  return leading.conclude({ kind: "limited", refusal });
 }
 
 async function lookFirst(limits: Limits, arrival: Arrival, leading: Leading): Promise<Verdict> {
@@ -58,8 +87,7 @@ async function lookFirst(limits: Limits, arrival: Arrival, leading: Leading): Pr
       if (!isNew(verdict) && verdict.kind !== "accepted") limits.giveKeyBack(arrival);
     });
   }
-  limits.tellRefused(arrival, refusal);
-  return leading.conclude({ kind: "limited", refusal });
+  return refused(limits, arrival, leading, refusal);
 }
 
 function isNew(verdict: Verdict): boolean {

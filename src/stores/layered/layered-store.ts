@@ -59,6 +59,7 @@ export class LayeredStore<Tx> implements Store<Tx> {
   readonly transact?: NonNullable<Store<Tx>["transact"]>;
   readonly outbox?: Outbox;
   readonly notes: Notes;
+  readonly exist?: NonNullable<Store["exist"]>;
   readonly watch?: (id: RecordId, wake: () => void) => Promise<Unwatch>;
   readonly onOwnershipLost?: (lost: () => void) => void;
   readonly #truth: Truth<Tx>;
@@ -83,9 +84,10 @@ export class LayeredStore<Tx> implements Store<Tx> {
       const [front, standing, executions] = [this.#front, this.#standing, this.#executions];
       this.#pledges = new Pledges({ front, standing, executions, clocks });
     }
-    const { transact, outbox, watch, onOwnershipLost } = truth;
+    const { transact, outbox, exist, watch, onOwnershipLost } = truth;
     if (transact !== undefined) this.transact = this.#transactIn(transact.bind(truth) as typeof transact);
     if (outbox !== undefined) this.outbox = outbox;
+    if (exist !== undefined) this.exist = exist.bind(truth);
     if (watch !== undefined) this.watch = watch.bind(truth);
     if (onOwnershipLost !== undefined) this.onOwnershipLost = onOwnershipLost.bind(truth);
     truth.onBusted(this.#standing);

@@ -37,6 +37,7 @@ import type {
 } from "../../core/store.ts";
 import { BustListeners } from "../bust-listeners.ts";
 import { Watchers } from "../watchers.ts";
+import { arrayLiteral } from "./arrays.ts";
 import { bust, bustedName, bustGeneration, everythingBusted } from "./busting.ts";
 import { type Calls, gatheredCalls, plainCalls } from "./calls.ts";
 import type { Database } from "./database.ts";
@@ -159,6 +160,14 @@ export class PostgresStore<Tx> implements Store<Tx> {
   async read(id: RecordId): Promise<Reading> {
     const row = await this.#queries.one<ReadRow>(statements.read, [id.scope, id.key]);
     return { record: recordOf(id, row), now: row.now };
+  }
+
+  async exist(ids: readonly RecordId[]): Promise<readonly boolean[]> {
+    const scopes = arrayLiteral(ids.map(({ scope }) => scope));
+    const keys = arrayLiteral(ids.map(({ key }) => key));
+    const rows = await this.#queries.all<{ readonly place: number }>(statements.existing, [scopes, keys]);
+    const places = new Set(rows.map(({ place }) => place));
+    return ids.map((_, index) => places.has(index + 1));
   }
 
   sweep(options: { readonly limit: number; readonly unclaimed: StoredResponse }): Promise<SweepCounts> {

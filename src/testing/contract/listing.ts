@@ -32,6 +32,24 @@ export const listingCases: readonly ContractCase[] = [
     },
   },
   {
+    name: "which of many have a record is told of each, whatever its state, where a store can tell it",
+    async run({ store }) {
+      if (store.exist === undefined) return;
+      const { scope } = fresh();
+      const own = await oneOfEachState(store, scope);
+      // The key of one that is there, in a scope that has none; and characters that mean something to a database.
+      const others = [
+        { scope: `${scope}x`, key: own[0]?.key ?? "" },
+        fresh({ scope }),
+        { scope, key: "a\",\\{}'\n" },
+      ];
+      const ids = [...others, ...own, ...others, ...own];
+      const isOwn = (id: RecordId) => own.some((one) => one.scope === id.scope && one.key === id.key);
+      assert.deepEqual(await store.exist(ids), ids.map(isOwn));
+      assert.deepEqual(await store.exist([]), []);
+    },
+  },
+  {
     name: "a list goes on where the page before it ended, and shows every record once",
     async run({ store }) {
       const { scope } = fresh();

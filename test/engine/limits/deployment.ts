@@ -1,5 +1,7 @@
 import { metersOf } from "../../../src/core/meter-text.ts";
 import type { PolicyInput } from "../../../src/core/policy.ts";
+import type { RecordId } from "../../../src/core/record.ts";
+import type { Store } from "../../../src/core/store.ts";
 import { Engine } from "../../../src/engine/engine.ts";
 import type { LatchkeyEvent } from "../../../src/engine/events.ts";
 import type { LimitsOptions, Refusal } from "../../../src/engine/limits/options.ts";
@@ -26,9 +28,12 @@ export interface Deployment {
   /** The fate of the next calls about notes. */
   readonly noteFaults: Fault[];
   noteCalls(): number;
+  /** The fate of every question for many keys at once. */
+  readonly faults: { exist?: Fault };
 }
 
-export function deployment(limits: LimitsOptions, processes = 1): Deployment {
+/** With `tellsOfMany`, the store can say of many keys at once whether they are there. */
+export function deployment(limits: LimitsOptions, processes = 1, { tellsOfMany = false } = {}): Deployment {
   const clock = manualClock();
   const noteFaults: Fault[] = [];
   const events: LatchkeyEvent[] = [];
@@ -38,10 +43,14 @@ export function deployment(limits: LimitsOptions, processes = 1): Deployment {
     engines: [],
     latencyMs: 0,
     noteFaults,
+    faults: {},
     store: faultyStore({
-      store: memoryStore({ clock: clock.now }),
+      store: tellsOfMany
+        ? tellingOfMany(memoryStore({ clock: clock.now }))
+        : memoryStore({ clock: clock.now }),
       runtime: clock,
       choose(verb): Fault {
+        if (verb === "exist" && made.faults.exist !== undefined) return made.faults.exist;
         const fault = verb === "readNotes" || verb === "writeNotes" ? noteFaults.shift() : undefined;
         return fault ?? (made.latencyMs > 0 ? { kind: "delay", ms: made.latencyMs } : { kind: "none" });
       },
@@ -54,6 +63,11 @@ export function deployment(limits: LimitsOptions, processes = 1): Deployment {
     return engine;
   });
   return made;
+}
+
+function tellingOfMany(store: Store): Store {
+  const isThere = async (id: RecordId) => (await store.read(id)).record !== undefined;
+  return Object.assign(store, { exist: (ids: readonly RecordId[]) => Promise.all(ids.map(isThere)) });
 }
 
 let keys = 0;

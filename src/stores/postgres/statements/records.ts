@@ -8,6 +8,17 @@ FROM (VALUES (1)) AS always LEFT JOIN (${record}
 ) AS found ON true`;
 
 /**
+ * $1 scopes, $2 keys: the places, from 1, of those that have a record. Each is looked for by itself, so that the index is
+ * all that is read however many there are.
+ */
+export const existing = `
+SELECT asked.place::int AS place
+FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (scope, key, place)
+CROSS JOIN LATERAL (
+  SELECT FROM latchkey_records AS r WHERE r.scope = asked.scope AND r.key = asked.key LIMIT 1
+) AS found`;
+
+/**
  * The columns of a new record, and what they are. $1 scope, $2 key, $3 fingerprint, $4 onCrash, $5 owner or NULL,
  * $6 session or NULL, $7 lease or NULL, $8 retention, $9 in_progress or pending, $10 route, $11 and $12 the request,
  * $13 how long after a crash reconciliation may ask
