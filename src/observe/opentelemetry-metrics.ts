@@ -1,4 +1,11 @@
-import type { BatchObservableResult, Histogram, Meter, MetricOptions, Observable } from "@opentelemetry/api";
+import {
+  type BatchObservableResult,
+  createNoopMeter,
+  type Histogram,
+  type Meter,
+  type MetricOptions,
+  type Observable,
+} from "@opentelemetry/api";
 import type { Latchkey } from "../latchkey.ts";
 import { type Instrument, type InstrumentName, instruments } from "./instruments.ts";
 import { durationNames, Meters } from "./meters.ts";
@@ -9,6 +16,8 @@ import type { MetricsOptions } from "./options.ts";
  * nothing for them; only durations have to be recorded one by one.
  */
 export function observeMetrics(latchkey: Latchkey, meter: Meter, options: MetricsOptions): () => void {
+  // There was no SDK when the meter was made, and unlike a tracer it never finds one later: nobody will look.
+  if (meter === createNoopMeter()) return () => {};
   const observables = new Map<string, Observable>();
   for (const instrument of instruments.values()) {
     if (instrument.kind !== "histogram") observables.set(instrument.name, observableOf(meter, instrument));

@@ -20,8 +20,14 @@ import type { Latchkey } from "../latchkey.ts";
 import { ExecutionSpans } from "./execution-spans.ts";
 import { activeSpanContext, isUnrecorded, recordedTraceparent, Segment } from "./segment.ts";
 
+export interface TracerInUse {
+  readonly tracer: Tracer;
+  /** False as long as there is no SDK, so that the spans would be nobody's. */
+  isHeard(): boolean;
+}
+
 /** Draws spans of everything that a Latchkey does from now on; answers with how to stop it. */
-export function drawTraces(latchkey: Latchkey, tracer: Tracer): () => void {
+export function drawTraces(latchkey: Latchkey, tracer: TracerInUse): () => void {
   const { engine } = latchkey;
   if (engine.tracing !== undefined) {
     throw new ConfigError(
@@ -37,12 +43,14 @@ export function drawTraces(latchkey: Latchkey, tracer: Tracer): () => void {
 
 class OpenTelemetryTracing implements Tracing {
   readonly tracer: Tracer;
+  readonly #isHeard: TracerInUse["isHeard"];
   /** The attempts of this process that left no answer, for those that come after them to point to. */
   readonly failedAttempts = new Remembered<SpanContext>();
   readonly #digests = new Remembered<string>();
 
-  constructor(tracer: Tracer) {
+  constructor({ tracer, isHeard }: TracerInUse) {
     this.tracer = tracer;
+    this.#isHeard = isHeard;
   }
 
   current(): string | undefined {
@@ -51,9 +59,9 @@ class OpenTelemetryTracing implements Tracing {
 
   arrive(arrival: Arrival, answer: (traced: Arrival) => Promise<Verdict>): Promise<Verdict> {
     // Most traces are not recorded in production. Spans that nobody will see would cost several times what they measure.
-    if (isUnrecorded(activeSpanContext())) return answer(arrival);
+    if (!this.#isHeard() || isUnrecorded(activeSpanContext())) return answer(arrival);
     const traced = new ArrivalSpan(this, arrival);
-    // There is no SDK: the spans are nobody's.
+    // A provider of somebody's own that draws nothing.
     if (!trace.isSpanContextValid(traced.segment.spanContext)) return answer(arrival);
     return traced.segment.run(() => answer({ ...arrival, trace: traced }));
   }

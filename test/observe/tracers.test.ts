@@ -1,5 +1,12 @@
 import { once } from "node:events";
-import { context, INVALID_SPAN_CONTEXT, type Span, type TracerProvider, trace } from "@opentelemetry/api";
+import {
+  context,
+  INVALID_SPAN_CONTEXT,
+  ProxyTracerProvider,
+  type Span,
+  type TracerProvider,
+  trace,
+} from "@opentelemetry/api";
 import type { Sampler } from "@opentelemetry/sdk-trace-base";
 import { describe, expect, it } from "vitest";
 import { createLatchkey } from "../../src/index.ts";
@@ -57,6 +64,25 @@ describe("a tracer", () => {
     await run(latchkey);
     expect(spans()).toEqual([]);
     instrument(latchkey, options)();
+  });
+
+  it("that an SDK brings only later draws from then on, and costs no span before", async () => {
+    const { provider, spans } = recordSpans();
+    const proxy = new ProxyTracerProvider();
+    const started: string[] = [];
+    const latchkey = open();
+    instrument(latchkey, { tracerProvider: proxy, meterProvider: false });
+    expect(await run(latchkey)).toBe("done");
+    proxy.setDelegate({
+      getTracer: (name) => {
+        started.push(name);
+        return provider.getTracer(name);
+      },
+    });
+    expect(spans()).toEqual([]);
+    expect(await run(latchkey)).toBe("done");
+    expect(spans().map(({ name }) => name)).toEqual(["idempotency.reserve"]);
+    expect(new Set(started)).toEqual(new Set(["latchkey"]));
   });
 
   it("is not set by options that are refused for something else", async () => {
