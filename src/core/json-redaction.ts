@@ -9,14 +9,32 @@ export function parseJsonPath(text: unknown): JsonPath | undefined {
   return text.match(/[^.[\]]+|\[\*\]/g) ?? undefined;
 }
 
+/** What is looked for from one place on: all paths at once, put in order when a route is made, not for each answer. */
+export class Places {
+  /** The value itself is one that is replaced. */
+  readonly isHere: boolean;
+  readonly members: ReadonlyMap<string, Places>;
+  /** A path that forgets an array is looked for in each of its items: too much is better than too little. */
+  readonly items: Places;
+
+  constructor(paths: readonly JsonPath[]) {
+    const steps = new Set(paths.flatMap(([step]) => step ?? []));
+    const below = (name: string) => paths.filter(([step]) => step === name).map((path) => path.slice(1));
+    this.isHere = paths.some((path) => path.length === 0);
+    this.members = new Map([...steps].map((step) => [step, new Places(below(step))]));
+    const inItems = () => paths.map((path) => (path[0] === everyItem ? path.slice(1) : path));
+    this.items = steps.has(everyItem) ? new Places(inItems()) : this;
+  }
+}
+
 /**
  * The JSON text with the values at these paths replaced, and every other byte as it was: a number that is read and
  * written again may be another one. Undefined if the text is not JSON; the text itself if there was nothing to replace.
  */
-export function redactJson(text: string, paths: readonly JsonPath[]): string | undefined {
+export function redactJson(text: string, places: Places): string | undefined {
   try {
     JSON.parse(text);
-    return new Redacting(text).run(paths);
+    return new Redacting(text).run(places);
   } catch {
     // Not JSON, or nested more deeply than can be walked: nothing may be thrown once the handler has answered.
     return undefined;
@@ -42,23 +60,23 @@ class Redacting {
     this.#text = text;
   }
 
-  run(paths: readonly JsonPath[]): string {
-    this.#value(paths);
+  run(places: Places): string {
+    this.#value(places);
     return this.#redacted + this.#text.slice(this.#takenTo);
   }
 
-  #value(paths: readonly JsonPath[]): void {
+  #value({ isHere, members, items }: Places): void {
     this.#skipSpace();
-    if (paths.some((path) => path.length === 0)) {
+    if (isHere) {
       this.#redacted += this.#text.slice(this.#takenTo, this.#at) + replacement;
       this.#skipValue();
       this.#takenTo = this.#at;
-    } else if (paths.length > 0 && this.#text[this.#at] === "{") this.#object(paths);
-    else if (paths.length > 0 && this.#text[this.#at] === "[") this.#array(paths);
+    } else if (members.size > 0 && this.#text[this.#at] === "{") this.#object(members);
+    else if (members.size > 0 && this.#text[this.#at] === "[") this.#each("]", () => this.#value(items));
     else this.#skipValue();
   }
 
-  #object(paths: readonly JsonPath[]): void {
+  #object(members: Places["members"]): void {
     this.#each("}", () => {
       const nameAt = this.#at;
       this.#skipString();
@@ -66,19 +84,13 @@ class Redacting {
       this.#skipSpace();
       this.#at += 1; // The colon.
       // A name that comes twice is redacted twice.
-      if (paths.some(([step]) => step === name)) {
-        this.#value(paths.filter(([step]) => step === name).map((path) => path.slice(1)));
-      } else {
+      const below = members.get(name);
+      if (below !== undefined) this.#value(below);
+      else {
         this.#skipSpace();
         this.#skipValue();
       }
     });
-  }
-
-  /** A path that forgets an array is looked for in each of its items: too much is better than too little. */
-  #array(paths: readonly JsonPath[]): void {
-    const inItems = paths.map((path) => (path[0] === everyItem ? path.slice(1) : path));
-    this.#each("]", () => this.#value(inItems));
   }
 
   /** Comes to every member or item of what begins here. */

@@ -1,4 +1,4 @@
-import { type JsonPath, parseJsonPath, redactJson } from "./json-redaction.ts";
+import { type JsonPath, Places, parseJsonPath, redactJson } from "./json-redaction.ts";
 import type { CapturedResponse, HeaderPair, StoredResponse } from "./response.ts";
 
 /**
@@ -30,7 +30,7 @@ export function redacted(
     return { kind: "omitted", status, bodyBytes, because: "not-redactable", ...traced };
   }
   const isBodyChanged = body !== response.body;
-  const names = lowerCase(rules.headers ?? []);
+  const { names } = preparedOf(rules);
   const headers = response.headers.filter(
     ([name]) => !names.has(name.toLowerCase()) && !(isBodyChanged && bodyHeaders.has(name.toLowerCase())),
   );
@@ -83,12 +83,36 @@ function redactedBody(
       return undefined;
     }
   }
-  const paths = (rules.paths ?? []).map(parseJsonPath).filter((path): path is JsonPath => path !== undefined);
-  if (paths.length === 0 || body.byteLength === 0) return body;
+  const { places } = preparedOf(rules);
+  if (places === undefined || body.byteLength === 0) return body;
   const text = textOf(body);
-  const redactedText = text === undefined ? undefined : redactJson(text, paths);
+  const redactedText = text === undefined ? undefined : redactJson(text, places);
   if (redactedText === undefined) return undefined;
   return redactedText === text ? body : Buffer.from(redactedText);
+}
+
+/** What is looked for, made once of what a route says. */
+interface Prepared {
+  readonly names: ReadonlySet<string>;
+  /** Undefined where no body is looked into. */
+  readonly places: Places | undefined;
+}
+
+const prepared = new WeakMap<Redaction, Prepared>();
+
+function preparedOf(rules: Redaction): Prepared {
+  let known = prepared.get(rules);
+  if (known === undefined) {
+    const paths = (rules.paths ?? [])
+      .map(parseJsonPath)
+      .filter((path): path is JsonPath => path !== undefined);
+    known = {
+      names: lowerCase(rules.headers ?? []),
+      places: paths.length === 0 ? undefined : new Places(paths),
+    };
+    prepared.set(rules, known);
+  }
+  return known;
 }
 
 /** Undefined if the bytes are not text. */

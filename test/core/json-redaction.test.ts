@@ -1,12 +1,9 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { parseJsonPath, redactJson } from "../../src/core/json-redaction.ts";
+import { Places, parseJsonPath, redactJson } from "../../src/core/json-redaction.ts";
 
 function redact(text: string, ...paths: string[]): string | undefined {
-  return redactJson(
-    text,
-    paths.map((path) => parseJsonPath(path) ?? expect.fail(path)),
-  );
+  return redactJson(text, new Places(paths.map((path) => parseJsonPath(path) ?? expect.fail(path))));
 }
 
 describe("redacting JSON", () => {
@@ -76,7 +73,7 @@ describe("redacting JSON", () => {
       fc.property(value, path, fc.constantFrom(undefined, 2), (json, steps, indent) => {
         const text = JSON.stringify(json, null, indent);
         return (
-          JSON.stringify(JSON.parse(redactJson(text, [steps]) ?? "0")) ===
+          JSON.stringify(JSON.parse(redactJson(text, new Places([steps])) ?? "0")) ===
           JSON.stringify(changed(json, steps))
         );
       }),
