@@ -50,7 +50,13 @@ export function seal({ key, head }: SealingKey, about: string, value: Uint8Array
   cipher.setAAD(Buffer.from(about));
   const text = cipher.update(value);
   cipher.final();
-  return Buffer.concat([head, iv, text, cipher.getAuthTag()]);
+  const textAt = head.length + ivBytes;
+  const envelope = Buffer.allocUnsafe(textAt + text.length + authTagBytes);
+  envelope.set(head);
+  envelope.set(iv, head.length);
+  envelope.set(text, textAt);
+  envelope.set(cipher.getAuthTag(), textAt + text.length);
+  return envelope;
 }
 
 /** Reads what an envelope says about itself, before anything of it can be believed. */
