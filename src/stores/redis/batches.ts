@@ -2,18 +2,17 @@ import { StoreError } from "../../core/errors.ts";
 import type { RecordId } from "../../core/record.ts";
 import type { Lease, Reservation, ReserveRequest, SettleAnswer, Settlement } from "../../core/store.ts";
 import { Gathering, type Verb } from "../gathering.ts";
+import { Replies, reservationOf, settleAnswerOf } from "./replies.ts";
 import { bufferOfReply, type Server } from "./server.ts";
 import {
+  type PackedCalls,
   packedReasons,
   packReserveCalls,
   packSettleCalls,
-  Replies,
   type ReserveCall,
-  reservationOf,
   reserveCallBytes,
   reserveCallOf,
   type SettleCall,
-  settleAnswerOf,
   settleCallBytes,
   settleCallOf,
 } from "./wire.ts";
@@ -33,13 +32,17 @@ export class Batches {
   }
 
   reserve(request: ReserveRequest): Promise<Reservation> {
-    const { gathering, reserving } = this.#lineOf(request);
-    return gathering.ask(reserving, request, reserveCallOf(request));
+    return rejecting(() => {
+      const { gathering, reserving } = this.#lineOf(request);
+      return gathering.ask(reserving, request, reserveCallOf(request));
+    });
   }
 
   settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
-    const { gathering, settling } = this.#lineOf(lease);
-    return gathering.ask(settling, lease, settleCallOf(lease, settlement));
+    return rejecting(() => {
+      const { gathering, settling } = this.#lineOf(lease);
+      return gathering.ask(settling, lease, settleCallOf(lease, settlement));
+    });
   }
 
   #lineOf(id: RecordId): Line {
@@ -58,12 +61,21 @@ export class Singly {
     this.#line = lineOf(server, {});
   }
 
-  reserve(request: ReserveRequest): Promise<Reservation> {
+  async reserve(request: ReserveRequest): Promise<Reservation> {
     return this.#line.reserving.alone(reserveCallOf(request), { isLeft: false });
   }
 
-  settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
+  async settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
     return this.#line.settling.alone(settleCallOf(lease, settlement), { isLeft: false });
+  }
+}
+
+/** What an async function would do as well, with a promise more for each call. */
+function rejecting<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
+  try {
+    return ask();
+  } catch (error) {
+    return Promise.reject(error);
   }
 }
 
@@ -121,9 +133,9 @@ class Reserving implements Verb<ReserveCall, Reservation> {
     const difference = this.#clockDifference;
     const until = difference === undefined ? "" : String(Math.ceil(since + difference + givenUpMs));
     const keys = calls.map(({ request }) => this.#server.names.keyOf(request));
-    const packed = packReserveCalls(calls);
+    const { named, packed } = namedOf(this.#server, keys, (texts) => packReserveCalls(calls, texts));
     const replies = new Replies(
-      bufferOfReply(await this.#server.write("reserve", keys, [until, packedReasons, packed])),
+      bufferOfReply(await this.#server.write("reserve", named, [until, packedReasons, ...packed])),
     );
     this.#clockDifference = replies.time() - performance.now();
     return calls.map(({ request }) => reservationOf(replies, request));
@@ -156,9 +168,19 @@ class Settling implements Verb<SettleCall, SettleAnswer> {
 
   async #ask(calls: readonly SettleCall[]): Promise<readonly (SettleAnswer | StoreError)[]> {
     const keys = calls.map(({ lease }) => this.#server.names.keyOf(lease));
-    const packed = packSettleCalls(calls);
-    const replies = new Replies(bufferOfReply(await this.#server.write("settle", keys, [packed])));
+    const { named, packed } = namedOf(this.#server, keys, (texts) => packSettleCalls(calls, texts));
+    const replies = new Replies(bufferOfReply(await this.#server.write("settle", named, [...packed])));
     replies.time();
     return calls.map(() => settleAnswerOf(replies));
   }
+}
+
+/**
+ * A cluster has to be told in the command itself which keys a script is about. A single server does not, and every key
+ * there costs more than the same bytes within another argument; one stands for all.
+ */
+function namedOf(server: Server, keys: readonly string[], pack: (keys: readonly string[]) => PackedCalls) {
+  return server.link.isCluster
+    ? { named: keys, packed: pack([]) }
+    : { named: keys.slice(0, 1), packed: pack(keys) };
 }

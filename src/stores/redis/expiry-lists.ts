@@ -16,7 +16,7 @@ export async function clearExpiryLists(server: Server, isToGo: (name: string) =>
   }
 }
 
-/** As scripts/writes.lua names them. */
+/** As scripts/bucket.lua names them. */
 const listsOfMinutes = [
   ["@windows", "@w"],
   ["@softs", "@s"],

@@ -11,7 +11,7 @@ import { decodeResponse, encodeResponse, type StoredResponse } from "../../core/
 import type { ExecuteAfter } from "../../core/store.ts";
 import { decodeRequest, encodeRequest, type StoredRequest } from "../../core/stored-request.ts";
 
-// scripts/record.lua says how a record is laid out; the numbers here are those of its head.
+// scripts/layout.lua says how a record is laid out; the numbers here are those of its head.
 const version = 1;
 const headBytes = 54;
 

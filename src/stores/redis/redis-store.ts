@@ -111,12 +111,12 @@ export class RedisStore implements Store<never> {
     await this.#look();
   }
 
-  async reserve(request: ReserveRequest): Promise<Reservation> {
+  reserve(request: ReserveRequest): Promise<Reservation> {
     if (this.#looked === undefined) void this.#look();
     return this.#records.reserve(request);
   }
 
-  async settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
+  settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
     return this.#records.settle(lease, settlement);
   }
 

@@ -15,15 +15,19 @@ export function scriptOf(text: string): Script {
 
 /**
  * A file of the folder `scripts`. A line `--#include name` stands for the file of that name: what several scripts need
- * is put into each of them, because Redis lets no script call another.
+ * is put into each of them, because Redis lets no script call another. Each stands once, where it is first needed: a
+ * script that is done before it comes to the rest of its text has not run that.
  */
 export function loadScript(name: string): Script {
   return scriptOf(readScript(name));
 }
 
-function readScript(name: string): string {
+function readScript(name: string, included = new Set<string>()): string {
+  included.add(name);
   const text = readFileSync(new URL(`./scripts/${name}.lua`, import.meta.url), "utf8");
-  return text.replaceAll(/^--#include (\w+)$/gm, (_, included: string) => readScript(included));
+  return text.replaceAll(/^--#include (\w+)$/gm, (_, part: string) =>
+    included.has(part) ? "" : readScript(part, included),
+  );
 }
 
 /** Runs a script by its digest, with its text if the server has forgotten it; nothing was executed then. */

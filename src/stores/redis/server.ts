@@ -36,7 +36,7 @@ export class Server {
   readonly link: RedisLink;
   readonly names: Names;
   readonly #options: ServerOptions;
-  /** What every script is told; see the heads of clock.lua and writes.lua. */
+  /** What every script is told; see the heads of clock.lua and bucket.lua. */
   readonly #settings: readonly string[];
   #started: Promise<void> | undefined;
   #isStarted = false;
@@ -134,7 +134,7 @@ export class Server {
   }
 }
 
-/** As scripts/writes.lua counts them. */
+/** As scripts/bucket.lua counts them. */
 const indexSuffixes = ["@sweep", "@resume", "@unknown", "@windows", "@softs", "@audit"] as const;
 
 /** Entries of the audit trail for each bucket: enough for an operator, and little memory. */

@@ -1,25 +1,15 @@
 import { auditReasons } from "../../core/audit.ts";
 import { StoreError } from "../../core/errors.ts";
-import { decodeProgress } from "../../core/phase.ts";
-import type {
-  Lease,
-  Reservation,
-  ReserveMode,
-  ReserveRequest,
-  SettleAnswer,
-  Settlement,
-} from "../../core/store.ts";
+import { encodeResponse } from "../../core/response.ts";
+import type { Lease, ReserveMode, ReserveRequest, Settlement } from "../../core/store.ts";
 import { crashReason } from "../../core/transition.ts";
-import {
-  bytesPerCharacterMax,
-  encodeRoute,
-  executeAfters,
-  onCrashes,
-  packRequest,
-  packResponse,
-  unpackResponse,
-  unreadable,
-} from "./record.ts";
+import { bytesPerCharacterMax, encodeRoute, onCrashes, packRequest } from "./record.ts";
+
+/**
+ * Many calls as a script takes them: of each a head, all of one width; then all texts, and then all bytes, of one call after
+ * the other. Texts are written together because writing one costs about as much as writing all.
+ */
+export type PackedCalls = readonly [heads: Buffer, texts: Buffer, bytes: Buffer];
 
 /** A request on its way; scripts/reserve.lua says how it is laid out. */
 export interface ReserveCall {
@@ -48,47 +38,55 @@ function checkLength(text: string): void {
 const textCharactersMax = 20_000;
 
 const modes: Readonly<Record<ReserveMode, number>> = { execute: 0, accept: 1, claim: 2 };
-const requestHeadBytes = 21;
-/** Of a record, between its times and its texts. */
-const draftHeadBytes = 34;
+/** The last 34 of them are the record's, between its times and its texts. */
+const requestHeadBytes = 55;
 
 export function reserveCallBytes({ request, kept }: ReserveCall): number {
   const { fingerprint, owner, route } = request;
   const characters = fingerprint.length + owner.length + (route?.length ?? 0) + 1;
-  return requestHeadBytes + draftHeadBytes + characters * bytesPerCharacterMax + (kept?.byteLength ?? 0);
+  return requestHeadBytes + characters * bytesPerCharacterMax + (kept?.byteLength ?? 0);
 }
 
-export function packReserveCalls(calls: readonly ReserveCall[]): Buffer {
-  let bytesMax = 0;
-  for (const call of calls) bytesMax += reserveCallBytes(call);
-  const packed = Buffer.allocUnsafe(bytesMax);
-  let at = 0;
-  for (const { request, kept } of calls) {
-    const draftAt = at + requestHeadBytes;
-    const draftEnd = packDraft(packed, request, kept !== undefined, draftAt);
-    packed[at] = modes[request.mode];
-    writeMs(packed, request.leaseMs, at + 1);
-    writeMs(packed, request.retentionMs, at + 7);
-    packed.writeUInt32BE(draftEnd - draftAt, at + 13);
-    packed.writeUInt32BE(kept?.byteLength ?? 0, at + 17);
-    if (kept !== undefined) packed.set(kept, draftEnd);
-    at = draftEnd + (kept?.byteLength ?? 0);
+/** `keys` are empty texts where the script is told them otherwise. */
+export function packReserveCalls(calls: readonly ReserveCall[], keys: readonly string[]): PackedCalls {
+  const heads = Buffer.allocUnsafe(calls.length * requestHeadBytes).fill(0);
+  const texts: string[] = [];
+  const kept: Buffer[] = [];
+  for (const [nth, { request, kept: bytes }] of calls.entries()) {
+    const at = nth * requestHeadBytes;
+    heads[at + 4] = modes[request.mode];
+    writeMs(heads, request.leaseMs, at + 5);
+    writeMs(heads, request.retentionMs, at + 11);
+    heads[at + 21] = onCrashes.indexOf(request.onCrash);
+    writeFence(heads, 1, at + 25);
+    writeMs(heads, request.reconcileAfterMs, at + 29);
+    texts.push(keys[nth] ?? "", request.fingerprint, request.owner, encodeRoute(request.route));
+    if (bytes === undefined) continue;
+    heads.writeUInt32BE(bytes.byteLength, at + 17);
+    heads[at + 24] = 1;
+    kept.push(bytes);
   }
-  return packed.subarray(0, at);
+  const { packed, lengthOf } = packTexts(texts);
+  for (let nth = 0; nth < calls.length; nth += 1) {
+    const at = nth * requestHeadBytes;
+    heads.writeUInt32BE(lengthOf(4 * nth), at);
+    heads.writeUInt16BE(lengthOf(4 * nth + 1), at + 45);
+    heads.writeUInt16BE(lengthOf(4 * nth + 2), at + 47);
+    heads.writeUInt16BE(lengthOf(4 * nth + 3), at + 49);
+  }
+  return [heads, packed, Buffer.concat(kept)];
 }
 
-/** The record of a first attempt, behind its times, as scripts/record.lua lays it out. Answers where it ends. */
-function packDraft(packed: Buffer, request: ReserveRequest, isKept: boolean, at: number): number {
-  packed.fill(0, at, at + draftHeadBytes);
-  packed[at] = onCrashes.indexOf(request.onCrash);
-  packed[at + 3] = isKept ? 1 : 0;
-  writeFence(packed, 1, at + 4);
-  writeMs(packed, request.reconcileAfterMs, at + 8);
-  let end = at + draftHeadBytes;
-  end += writeText(packed, request.fingerprint, end, at + 24);
-  end += writeText(packed, request.owner, end, at + 26);
-  end += writeText(packed, encodeRoute(request.route), end, at + 28);
-  return end;
+/**
+ * Texts one after the other, and how many bytes each of them has. If they are ASCII, which is usual, all are written at
+ * once. Any others are not: halves of a surrogate pair that come to stand beside each other would become one character.
+ */
+function packTexts(texts: readonly string[]): { packed: Buffer; lengthOf: (nth: number) => number } {
+  const joined = texts.join("");
+  const packed = Buffer.from(joined);
+  if (packed.length === joined.length) return { packed, lengthOf: (nth) => texts[nth]?.length ?? 0 };
+  const each = texts.map((text) => Buffer.from(text));
+  return { packed: Buffer.concat(each), lengthOf: (nth) => each[nth]?.length ?? 0 };
 }
 
 /** What an audit trail says of a request that is executed again, as reserve.lua wants it. */
@@ -100,49 +98,65 @@ export const packedReasons = Buffer.concat(
   }),
 );
 
+/** A settlement on its way; scripts/settle.lua says how it is laid out. */
 export interface SettleCall {
   readonly lease: Lease;
   readonly settlement: Settlement;
-  /** The response, or the reason. */
-  readonly tail: Buffer;
+  readonly status: number;
+  /** The head of the response, or the reason. */
+  readonly text: string;
+  readonly body: Uint8Array | null;
 }
 
 export function settleCallOf(lease: Lease, settlement: Settlement): SettleCall {
   checkLength(lease.owner);
-  const tail =
-    settlement.kind === "complete" ? packResponse(settlement.response) : Buffer.from(settlement.reason);
-  return { lease, settlement, tail };
+  if (settlement.kind !== "complete") {
+    return { lease, settlement, status: 0, text: settlement.reason, body: null };
+  }
+  const { status, head, body } = encodeResponse(settlement.response);
+  if (!(status >= 0 && status < 2 ** 16)) throw new StoreError(`${status} is no status: nothing was sent`);
+  return { lease, settlement, status, text: head, body };
 }
 
 const settlementKinds: Readonly<Record<Settlement["kind"], number>> = { complete: 0, release: 1, suspend: 2 };
-const settlementHeadBytes = 23;
+const settlementHeadBytes = 33;
 
-export function settleCallBytes({ lease, tail }: SettleCall): number {
-  return settlementHeadBytes + lease.owner.length * bytesPerCharacterMax + tail.byteLength;
+export function settleCallBytes({ lease, text, body }: SettleCall): number {
+  const characters = lease.owner.length + text.length;
+  return settlementHeadBytes + characters * bytesPerCharacterMax + (body?.byteLength ?? 0);
 }
 
-export function packSettleCalls(calls: readonly SettleCall[]): Buffer {
-  let bytesMax = 0;
-  for (const call of calls) bytesMax += settleCallBytes(call);
-  const packed = Buffer.allocUnsafe(bytesMax);
-  let at = 0;
-  for (const { lease, settlement, tail } of calls) {
-    packed[at] = settlementKinds[settlement.kind];
-    writeFence(packed, lease.fence, at + 1);
-    writeMs(
-      packed,
-      settlement.kind === "suspend" ? settlement.reconcileAfterMs : settlement.retentionMs,
-      at + 5,
-    );
-    const resumeAfterMs = settlement.kind === "release" ? settlement.resumeAfterMs : undefined;
-    writeMs(packed, resumeAfterMs === undefined ? 0 : durationMs(resumeAfterMs) + 1, at + 11);
-    let end = at + settlementHeadBytes;
-    end += writeText(packed, lease.owner, end, at + 17);
-    packed.writeUInt32BE(tail.byteLength, at + 19);
-    packed.set(tail, end);
-    at = end + tail.byteLength;
+/** `keys` are empty texts where the script is told them otherwise. */
+export function packSettleCalls(calls: readonly SettleCall[], keys: readonly string[]): PackedCalls {
+  const heads = Buffer.allocUnsafe(calls.length * settlementHeadBytes);
+  const texts: string[] = [];
+  let bodiesBytes = 0;
+  for (const [nth, { lease, settlement, status, text, body }] of calls.entries()) {
+    const at = nth * settlementHeadBytes;
+    const { kind } = settlement;
+    const resumeAfterMs = kind === "release" ? settlement.resumeAfterMs : undefined;
+    heads[at + 4] = settlementKinds[kind];
+    writeFence(heads, lease.fence, at + 5);
+    writeMs(heads, kind === "suspend" ? settlement.reconcileAfterMs : settlement.retentionMs, at + 9);
+    writeMs(heads, resumeAfterMs === undefined ? 0 : durationMs(resumeAfterMs) + 1, at + 15);
+    heads.writeUInt16BE(status, at + 23);
+    heads.writeUInt32BE(body?.byteLength ?? 0, at + 29);
+    texts.push(keys[nth] ?? "", lease.owner, text);
+    bodiesBytes += body?.byteLength ?? 0;
   }
-  return packed.subarray(0, at);
+  const { packed, lengthOf } = packTexts(texts);
+  const bodies = Buffer.allocUnsafe(bodiesBytes);
+  let bodyAt = 0;
+  for (const [nth, { body }] of calls.entries()) {
+    const at = nth * settlementHeadBytes;
+    heads.writeUInt32BE(lengthOf(3 * nth), at);
+    heads.writeUInt16BE(lengthOf(3 * nth + 1), at + 21);
+    heads.writeUInt32BE(lengthOf(3 * nth + 2), at + 25);
+    if (body === null) continue;
+    bodies.set(body, bodyAt);
+    bodyAt += body.byteLength;
+  }
+  return [heads, packed, bodies];
 }
 
 export function packLeases(leases: readonly Lease[]): Buffer {
@@ -155,102 +169,6 @@ export function packLeases(leases: readonly Lease[]): Buffer {
     at += 6 + writeText(packed, owner, at + 6, at + 4);
   }
   return packed.subarray(0, at);
-}
-
-/** Reads what the scripts answer, one answer after the other. */
-export class Replies {
-  readonly #packed: Buffer;
-  #at = 0;
-
-  constructor(packed: Buffer) {
-    this.#packed = packed;
-  }
-
-  time(): number {
-    this.#at += 6;
-    return this.#packed.readUIntBE(this.#at - 6, 6);
-  }
-
-  byte(): number {
-    this.#at += 1;
-    return this.#packed[this.#at - 1] ?? 0;
-  }
-
-  fence(): number {
-    this.#at += 4;
-    return this.#packed.readUInt32BE(this.#at - 4);
-  }
-
-  /** After its length. */
-  bytes(): Buffer {
-    const from = this.#at + 4;
-    this.#at = from + this.#packed.readUInt32BE(from - 4);
-    return this.#packed.subarray(from, this.#at);
-  }
-}
-
-/** The next answer of reserve.lua, or why there is none. */
-export function reservationOf(replies: Replies, request: ReserveRequest): Reservation | StoreError {
-  const code = replies.byte();
-  switch (code) {
-    case 0: {
-      const after = executeAfters[replies.byte()] ?? "absent";
-      const { scope, key, owner } = request;
-      const fence = replies.fence();
-      const createdAt = replies.time();
-      const bytes = replies.bytes();
-      return decoded(() => {
-        const progress = decodeProgress(bytes.toString() || null);
-        return { kind: "execute", after, lease: { scope, key, fence, owner }, progress, createdAt };
-      });
-    }
-    case 1: {
-      const expiresAt = replies.time();
-      const remainingMs = replies.time();
-      const bytes = replies.bytes();
-      return decoded(() => ({ kind: "replay", expiresAt, remainingMs, response: unpackResponse(bytes) }));
-    }
-    case 2:
-      return { kind: "inFlight", retryAfterMs: replies.time() };
-    case 3:
-      return { kind: "pending" };
-    case 4:
-      return { kind: "absent" };
-    case 5:
-      return { kind: "mismatch" };
-    case 6:
-      return { kind: "unknown", retryAfterMs: replies.time(), discovered: replies.byte() === 1 };
-    case 7:
-      return unreadable(replies.byte());
-    case 9:
-      return new StoreError("too much was asked for at once: nothing was done");
-    default:
-      return new StoreError(
-        "Redis came to this request only when nobody waited for it any more: nothing was done",
-      );
-  }
-}
-
-/** One record that cannot be read must not spoil the answers that came with it. */
-function decoded(decode: () => Reservation): Reservation | StoreError {
-  try {
-    return decode();
-  } catch (error) {
-    if (error instanceof StoreError) return error;
-    return new StoreError(`a record cannot be read: ${String(error)}`, { cause: error });
-  }
-}
-
-/** The next answer of settle.lua, or why there is none. */
-export function settleAnswerOf(replies: Replies): SettleAnswer | StoreError {
-  switch (replies.byte()) {
-    case 0:
-      return { kind: "settled", expiresAt: replies.time() };
-    case 1:
-      return { kind: "lost" };
-    default:
-      return unreadable(replies.byte());
-  }
 }
 
 /** Whole milliseconds. What is meant to last for ever lasts for a thousand years. */

@@ -1,17 +1,81 @@
 -- Answers arriving requests, as src/core/decide.ts does.
 --
--- Input:   KEYS     the records, each one once
+-- Input:   KEYS     the records, each one once; on a single server the first of them
 --          ARGV[5]  the time after which nobody waits for these answers any more; empty: not known
 --          ARGV[6]  the reasons that an audit trail gives: taken over, retried, crashed; each after its length
---          ARGV[7]  the requests in the order of KEYS: mode · leaseMs · retentionMs · lengths of draft and kept request; then
---                   these. The draft is the record of a first attempt as record.lua lays it out, behind its times.
+--          ARGV[7]  the heads of the requests: length of the key (0: it is in KEYS) · mode · leaseMs · retentionMs · length of
+--                   the kept request · what layout.lua has between the times and the texts of a first attempt
+--          ARGV[8]  for each: key · fingerprint · owner · route
+--          ARGV[9]  for each: the kept request
 -- Output:  the time, then one answer after the other: a code, and what belongs to it
+--#include bucket
+
+local REQUEST = '>I4BI6I6I4'
+local REQUEST_BYTES, HEAD_OF_CALL_BYTES = 21, 55
+-- Where the lengths of fingerprint, owner and route are.
+local LENGTHS, LENGTHS_AT = '>I2I2I2', 46
+local heads, texts, requests = ARGV[7], ARGV[8], ARGV[9]
+local CALLS = #heads / HEAD_OF_CALL_BYTES
+local EXECUTE, ACCEPT, CLAIM = 0, 1, 2
+
+-- Whoever asked has given up: what would be granted now would be nobody's.
+if ARGV[5] ~= '' and now > tonumber(ARGV[5]) then
+  return struct.pack('>I6', now) .. string.rep('\8', CALLS)
+end
+
+-- What a head says, and what all first attempts with the same head have in common. Most heads of a batch are the same.
+local kinds = {}
+local function kindOf(head)
+  local keyBytes, mode, leaseMs, retentionMs, requestBytes = struct.unpack(REQUEST, head)
+  local fingerprintBytes, ownerBytes, routeBytes = struct.unpack(LENGTHS, head, LENGTHS_AT)
+  local rest = sub(head, REQUEST_BYTES + 1)
+  local times = struct.pack('>I6I6I6', now + retentionMs, now + leaseMs, now)
+  local kind = {
+    keyBytes = keyBytes, textBytes = fingerprintBytes + ownerBytes + routeBytes, requestBytes = requestBytes,
+    mode = mode, leaseMs = leaseMs, retentionMs = retentionMs,
+    isPlain = mode == EXECUTE and requestBytes == 0, leaseUntil = textOf(now + leaseMs),
+    draft = string.rep('\0', TIMES_BYTES) .. rest,
+    first = string.char(VERSION, IN_PROGRESS) .. times .. rest,
+  }
+  kinds[head] = kind
+  return kind
+end
+
+local keys, asks, askedTexts = {}, {}, {}
+local isPlain = not IS_CLUSTER
+local textAt = 1
+for nth = 1, CALLS do
+  local head = sub(heads, (nth - 1) * HEAD_OF_CALL_BYTES + 1, nth * HEAD_OF_CALL_BYTES)
+  local kind = kinds[head] or kindOf(head)
+  local afterKey = textAt + kind.keyBytes
+  keys[nth] = afterKey > textAt and sub(texts, textAt, afterKey - 1) or KEYS[nth]
+  textAt = afterKey + kind.textBytes
+  isPlain = isPlain and kind.isPlain
+  asks[nth], askedTexts[nth] = kind, sub(texts, afterKey, textAt - 1)
+end
+
+-- A first attempt at a key that nobody has used: when it began, and nothing else.
+local FIRST_REPLY = struct.pack('>BBI4I6I4', 0, 0, 1, now, 0)
+
+-- As a rule nobody has used any of these keys, and nothing else has to be known. What is below costs more than this, even
+-- if none of it is needed. Not in a cluster: there a key that is missing while its slot moves would be asked for in vain.
+if isPlain and redis.call('EXISTS', forgottenKeyOf(keys[1]), unpack(keys)) == 0 then
+  local sets, dues = {}, {}
+  for nth = 1, CALLS do
+    local key, kind = keys[nth], asks[nth]
+    local due = groupIn(dues, tagOf(key))
+    local at = #due
+    due[at + 1], due[at + 2] = kind.leaseUntil, nameOf(key)
+    sets[2 * nth - 1], sets[2 * nth] = key, kind.first .. askedTexts[nth]
+  end
+  redis.call('MSET', unpack(sets))
+  for tag, due in pairs(dues) do redis.call('ZADD', tag .. '@sweep', unpack(due)) end
+  return struct.pack('>I6', now) .. string.rep(FIRST_REPLY, CALLS)
+end
+
 --#include record
 --#include writes
 
-local REQUEST = '>BI6I6I4I4'
-local REQUEST_BYTES = 21
-local ACCEPT, CLAIM = 1, 2
 local takenOver, retried, crashed = struct.unpack('>I2c0I2c0I2c0', ARGV[6])
 
 local function replyExecute(r)
@@ -23,22 +87,15 @@ end
 local function replyUnknown(retryAfterMs, discovered)
   return struct.pack('>BI6B', 6, retryAfterMs, discovered)
 end
-local FIRST_REPLY = struct.pack('>BBI4I6I4', 0, AFTER_ABSENT, 1, now, 0)
-local PENDING_REPLY, ABSENT_REPLY, MISMATCH_REPLY, LATE_REPLY, ALONE_REPLY = '\3', '\4', '\5', '\8', '\9'
-
--- Whoever asked has given up: what would be granted now would be nobody's.
-if ARGV[5] ~= '' and now > tonumber(ARGV[5]) then
-  return struct.pack('>I6', now) .. string.rep(LATE_REPLY, RECORDS)
-end
+local PENDING_REPLY, ABSENT_REPLY, MISMATCH_REPLY, ALONE_REPLY = '\3', '\4', '\5', '\9'
 
 -- The request that is being answered.
-local key, mode, leaseMs, retentionMs, draft, request, asked
+local key, kind, text, mode, leaseMs, retentionMs, request, asked
 
--- A first attempt at a key that nobody has used: its draft, with the times.
+-- A first attempt at a key that nobody has used.
 local function takeFirst()
-  local leaseUntil = now + leaseMs
-  setForGood(key, string.char(VERSION, IN_PROGRESS) .. struct.pack('>I6I6I6', now + retentionMs, leaseUntil, now) .. draft)
-  index('@sweep', tagOf(key), nameOf(key), leaseUntil)
+  setForGood(key, kind.first .. text)
+  index('@sweep', tagOf(key), nameOf(key), now + leaseMs)
   if request ~= '' then later('SET', requestKeyOf(key), request) end
   return FIRST_REPLY
 end
@@ -130,14 +187,14 @@ local before = IS_CLUSTER and 0 or 1
 local function read(nth)
   if nth > readTo then
     if isFull then
-      if redis.call('STRLEN', KEYS[nth]) > SHORT_BYTES then return nil end
-      return redis.call('GET', KEYS[nth])
+      if redis.call('STRLEN', keys[nth]) > SHORT_BYTES then return nil end
+      return redis.call('GET', keys[nth])
     end
-    readFrom, readTo = nth, math.min(nth + READ_AT_ONCE - 1, RECORDS)
+    readFrom, readTo = nth, math.min(nth + READ_AT_ONCE - 1, CALLS)
     if IS_CLUSTER then
-      values = redis.call('MGET', unpack(KEYS, readFrom, readTo))
+      values = redis.call('MGET', unpack(keys, readFrom, readTo))
     else
-      values = redis.call('MGET', forgottenKeyOf(KEYS[1]), unpack(KEYS, readFrom, readTo))
+      values = redis.call('MGET', forgottenKeyOf(keys[1]), unpack(keys, readFrom, readTo))
       hasForgotten = values[1] ~= false
     end
   end
@@ -155,7 +212,7 @@ local function answer(value)
   local fence = 0
   if not value and hasForgotten ~= false then fence = forgottenFence() end
   if not value and mode ~= ACCEPT and fence == 0 then return takeFirst() end
-  asked = decode(string.rep('\0', TIMES_BYTES) .. draft)
+  asked = decode(kind.draft .. text)
   if value and not readable(value) then return struct.pack('>BB', 7, string.byte(value, 1)) end
   if value then return decide(decode(value)) end
   asked.state, asked.fence, asked.kept = GONE, fence, 0
@@ -163,15 +220,14 @@ local function answer(value)
 end
 
 local replies = { struct.pack('>I6', now) }
-local calls, position = ARGV[7], 1
-for nth = 1, RECORDS do
-  local draftBytes, requestBytes
-  key = KEYS[nth]
-  mode, leaseMs, retentionMs, draftBytes, requestBytes = struct.unpack(REQUEST, calls, position)
-  local draftFrom = position + REQUEST_BYTES
-  position = draftFrom + draftBytes + requestBytes
-  draft = sub(calls, draftFrom, draftFrom + draftBytes - 1)
-  request = requestBytes > 0 and sub(calls, draftFrom + draftBytes, position - 1) or ''
+local requestAt = 1
+for nth = 1, CALLS do
+  key, kind, text = keys[nth], asks[nth], askedTexts[nth]
+  mode, leaseMs, retentionMs, request = kind.mode, kind.leaseMs, kind.retentionMs, ''
+  if kind.requestBytes > 0 then
+    request = sub(requests, requestAt, requestAt + kind.requestBytes - 1)
+    requestAt = requestAt + kind.requestBytes
+  end
   replies[nth + 1] = answer(read(nth))
 end
 

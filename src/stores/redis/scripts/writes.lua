@@ -1,27 +1,6 @@
 -- What a script writes is gathered, and written at its end: what is refused (no memory left, a record that cannot be
 -- read) is refused before anything has happened, and what belongs together travels in one command.
---
--- Input:   ARGV[2]  how many bytes of a record's key are its tag; every other key of its slot begins with the same
---          ARGV[3]  PUBLISH, or SPUBLISH in a cluster
---          ARGV[4]  about how many entries the audit trail of a bucket has
---          KEYS     in a cluster, behind the others, the keys that are named below with an @ and no minute: so that a node
---                   that has handed one of them on, while its slot moves, refuses before anything is written
---
--- Keys of a bucket: <tag><name> a record · <tag>q<name> its request · @sweep, @resume, @unknown what workers look
--- through, by when it is due · @windows, @softs the minutes in which records expire, @w<minute>, @s<minute> which ones
--- · @audit · <tag>f<digest> the fence of a record that was forgotten with its tenant · @forgotten as long as there may be
--- one, on a single server of whichever bucket · <tag>n<name> a note · the channel !
---#include clock
-local TAG_BYTES, PUBLISH, AUDIT_MAX = tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local IS_CLUSTER = PUBLISH == 'SPUBLISH'
-local RECORDS = #KEYS - (IS_CLUSTER and 6 or 0)
-
--- How long a settled record stays past its retention: as `expired`, so that its fence goes on, and for the reaper.
-local GRACE_MS = 3600000
--- How long a fence of 2 or more is remembered past the retention, and a soft-expired record kept.
-local MEMORY_MS = 30 * 86400000
-local WINDOW_MS = 60000
-
+--#include bucket
 local sets, expiring, others, news, trail = {}, {}, {}, {}, {}
 -- By tag.
 local indexes = {
@@ -31,33 +10,10 @@ local indexes = {
 }
 local expiries = { ['@w'] = {}, ['@s'] = {} }
 
--- A number as text. Most of those in a batch are the same, and writing one down takes as long as a command.
-local texts = {}
-local function textOf(number)
-  local text = texts[number]
-  if text == nil then
-    text = string.format('%.0f', number)
-    texts[number] = text
-  end
-  return text
-end
-
 local function gather(groups, key, a, b)
-  local group = groups[key]
-  if group == nil then
-    group = {}
-    groups[key] = group
-  end
+  local group = groupIn(groups, key)
   group[#group + 1] = a
   if b ~= nil then group[#group + 1] = b end
-end
-
-local function tagOf(key)
-  return sub(key, 1, TAG_BYTES)
-end
-
-local function nameOf(key)
-  return sub(key, TAG_BYTES + 1)
 end
 
 local function requestKeyOf(key)
@@ -66,11 +22,6 @@ end
 
 local function fenceKeyOf(key)
   return tagOf(key) .. 'f' .. redis.sha1hex(nameOf(key))
-end
-
-local function forgottenKeyOf(key)
-  local tag = tagOf(key)
-  return (IS_CLUSTER and tag or string.match(tag, '^(.*):')) .. '@forgotten'
 end
 
 local function later(...)
@@ -98,13 +49,7 @@ end
 
 -- Notes in which minute a record expires, for the reaper.
 local function noteExpiry(tag, name, expiresAt, isSoft)
-  local byTag = expiries[isSoft and '@s' or '@w']
-  local byWindow = byTag[tag]
-  if byWindow == nil then
-    byWindow = {}
-    byTag[tag] = byWindow
-  end
-  gather(byWindow, math.floor(expiresAt / WINDOW_MS), name)
+  gather(groupIn(expiries[isSoft and '@s' or '@w'], tag), windowOf(expiresAt), name)
 end
 
 -- What never goes by itself.
@@ -117,10 +62,6 @@ end
 local function setUntil(key, value, goesAt)
   local nth = #expiring
   expiring[nth + 1], expiring[nth + 2], expiring[nth + 3] = key, value, textOf(goesAt + ahead)
-end
-
-local function settledGoesAt(expiresAt, fence)
-  return expiresAt + (fence > 1 and MEMORY_MS or GRACE_MS)
 end
 
 -- Writes a record down. The times are what dueTimes said of it before. What is settled goes by itself when nobody can
@@ -155,20 +96,6 @@ end
 
 local function audit(key, r, from, by, reason)
   trail[#trail + 1] = { tagOf(key) .. '@audit', nameOf(key), r.fence, from .. '>' .. STATE_NAMES[r.state], by, reason }
-end
-
-local function listGoesAt(window, isSoft)
-  return math.max((window + 1) * WINDOW_MS, now) + (isSoft and MEMORY_MS or GRACE_MS) + ahead
-end
-
-local function writeExpiry(tag, prefix, window, list, names)
-  if redis.call('RPUSH', list, unpack(names)) > #names then return end
-  -- A new minute. Its list goes by itself after its records, and so do minutes that nobody has reaped.
-  local isSoft = prefix == '@s'
-  local minutes = tag .. (isSoft and '@softs' or '@windows')
-  redis.call('PEXPIREAT', list, listGoesAt(window, isSoft))
-  redis.call('ZREMRANGEBYSCORE', minutes, '-inf', now - (isSoft and MEMORY_MS or GRACE_MS) - WINDOW_MS)
-  redis.call('ZADD', minutes, window * WINDOW_MS, textOf(window))
 end
 
 local function eachExpiry(act)
