@@ -25,6 +25,8 @@ export interface GatheringOptions {
   readonly now?: () => number;
   /** As many as these are not worth a batch. */
   readonly aloneMax?: number;
+  /** Whether batches can wait for each other's records, and so must all go through them in one order; true if not said. */
+  readonly isSorted?: boolean;
 }
 
 /**
@@ -44,7 +46,7 @@ export class Gathering {
   #waitingBytes = 0;
 
   constructor(options: GatheringOptions) {
-    this.#options = { now: () => performance.now(), aloneMax: 1, ...options };
+    this.#options = { now: () => performance.now(), aloneMax: 1, isSorted: true, ...options };
   }
 
   /** Rejects at once when too much is waiting already. */
@@ -208,7 +210,7 @@ export class Gathering {
   }
 
   async #carryTogether(verb: Waiting["verb"], batch: Waiting[]): Promise<void> {
-    batch.sort((a, b) => byRecord(a.id, b.id));
+    if (this.#options.isSorted) batch.sort((a, b) => byRecord(a.id, b.id));
     try {
       const answers = await verb.together(batch.map(({ call }) => call));
       for (const [index, waiting] of batch.entries()) {

@@ -69,6 +69,19 @@ describe("what travels together", () => {
     ]);
   });
 
+  it("where no batch waits for another, calls stay in the order in which they came", async () => {
+    const { asked, verb } = database();
+    const all = new Gathering({ isRefusal: () => false, isSorted: false });
+    const answers = ["z", "d", "y", "c"].map((key) => all.ask(verb, id(key), id(key)));
+    await turn();
+    expect(asked.map(({ keys }) => keys)).toEqual([
+      ["z", "d"],
+      ["y", "c"],
+    ]);
+    for (const { answer } of asked) answer();
+    expect(await Promise.all(answers)).toEqual(["z", "d", "y", "c"].map((key) => `together ${key}`));
+  });
+
   it("while there are only a few, each leaves at once", async () => {
     const { asked, verb } = database();
     const all = gathering();

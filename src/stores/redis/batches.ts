@@ -87,7 +87,8 @@ interface Line {
 
 function lineOf(server: Server, options: { readonly aloneMax?: number }): Line {
   return {
-    gathering: new Gathering({ isRefusal: isBeforeWriting, ...options }),
+    // A script has the server to itself, whatever the order of its records.
+    gathering: new Gathering({ isRefusal: isBeforeWriting, isSorted: false, ...options }),
     reserving: new Reserving(server),
     settling: new Settling(server),
   };
