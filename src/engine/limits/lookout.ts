@@ -1,7 +1,7 @@
 import type { RecordId } from "../../core/record.ts";
 import type { Runtime } from "../runtime.ts";
 
-/** Which of these have a record; undefined if the store did not say. */
+/** Which of these have a record; undefined if the store did not say. Never rejects. */
 type Exist = (ids: readonly RecordId[]) => Promise<readonly boolean[] | undefined>;
 
 /**
