@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Store } from "../../src/core/store.ts";
 import { createLatchkey } from "../../src/latchkey.ts";
 import { NotDeliverableError, relay } from "../../src/workers/workers.ts";
@@ -5,12 +6,23 @@ import { request } from "../support/reserve-request.ts";
 
 const dayMs = 86_400_000;
 
-/** What a service leaves behind: an answer, an execution under way, an outcome that nobody knows. */
+/**
+ * What a service leaves behind: an answer, an execution under way, an outcome that nobody knows. Whatever comes next is
+ * later by the clock, and lists are in the order of time.
+ */
 export async function seedRecords(store: Store, scope = "acme"): Promise<void> {
   await complete(store, scope, "paid");
+  await nextMillisecond();
   const running = await reserve(store, scope, "running");
   if (running.fence !== 1) throw new Error("the store is not new");
+  await nextMillisecond();
   await suspend(store, scope, "doubtful");
+  await nextMillisecond();
+}
+
+/** Records that were made within one are in no particular order. */
+async function nextMillisecond(): Promise<void> {
+  for (const before = Date.now(); Date.now() === before; ) await nextTurn();
 }
 
 export async function complete(
