@@ -17,7 +17,7 @@ import type {
   SweepCounts,
 } from "../core/store.ts";
 import { isPromiseLike } from "../core/when-known.ts";
-import type { BreakerOptions, BreakerReading } from "./breaker.ts";
+import type { BreakerReading } from "./breaker.ts";
 import { DeadlinesByLimit } from "./deadlines.ts";
 import { Events, type StoreVerb } from "./events.ts";
 import { Execution, type ExecutionHost, type Settled } from "./execution.ts";
@@ -27,8 +27,8 @@ import { Leases } from "./leases.ts";
 import { leadWithinLimits } from "./limits/leading.ts";
 import { Limits } from "./limits/limits.ts";
 import { Lookout } from "./limits/lookout.ts";
-import type { LimitsOptions } from "./limits/options.ts";
-import { type CacheTicket, ReplayCache, type ReplayCacheOptions } from "./replay-cache.ts";
+import type { EngineOptions } from "./options.ts";
+import { type CacheTicket, ReplayCache } from "./replay-cache.ts";
 import { type Runtime, randomName } from "./runtime.ts";
 import { assertOpened, noBreaker, StoreLine } from "./store-line.ts";
 import type { Tracing } from "./tracing.ts";
@@ -42,22 +42,6 @@ import {
   type Verdict,
 } from "./verdict.ts";
 import { waitForChange } from "./waiting.ts";
-
-export interface EngineOptions {
-  readonly store: Store;
-  readonly runtime: Runtime;
-  readonly leaseMs: number;
-  /** A store that takes longer has not answered. */
-  readonly storeTimeoutMs: number;
-  /** Keeps completed answers in this process; left out, the store is asked for each. */
-  readonly cache?: ReplayCacheOptions | undefined;
-  /** What each tenant may do; left out, everything. */
-  readonly limits?: LimitsOptions | undefined;
-  /** When a store that is sick is not asked any more; `false` for never. */
-  readonly breaker?: BreakerOptions | false | undefined;
-  /** What a client's key is called in the store; its own name, if left out. */
-  readonly nameOf?: ((id: RecordId) => string) | undefined;
-}
 
 /** Reserve, execute, settle: lets exactly one execution of each request through, and tells everybody else why not. */
 export class Engine {

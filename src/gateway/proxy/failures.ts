@@ -45,22 +45,15 @@ const timeoutCodes: ReadonlySet<string> = new Set(["UND_ERR_HEADERS_TIMEOUT", "U
 
 const unreachableRetryAfterMs = 2000; // A service that is being restarted is back within some seconds.
 
-function unreachable(context: AnswerContext): HttpAnswer {
-  return problemAnswer(context, "upstream-unreachable", {
-    detail:
-      "No connection to the service could be made, so nothing was sent and nothing was executed. Send the request again " +
-      "with the same key.",
-    retryAfterMs: unreachableRetryAfterMs,
-  });
-}
+const unreachable = neverSent("upstream-unreachable", "No connection to the service could be made");
+const busy = neverSent("upstream-busy", "Too many requests wait for the service already");
 
-function busy(context: AnswerContext): HttpAnswer {
-  return problemAnswer(context, "upstream-busy", {
-    detail:
-      "Too many requests wait for the service already, so this one was not sent and nothing was executed. Send it again " +
-      "with the same key.",
-    retryAfterMs: unreachableRetryAfterMs,
-  });
+function neverSent(code: "upstream-unreachable" | "upstream-busy", why: string): UpstreamFailure["answer"] {
+  return (context) =>
+    problemAnswer(context, code, {
+      detail: `${why}, so nothing was sent and nothing was executed. Send the request again with the same key.`,
+      retryAfterMs: unreachableRetryAfterMs,
+    });
 }
 
 const doNotRepeat =

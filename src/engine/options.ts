@@ -1,0 +1,23 @@
+import type { RecordId } from "../core/record.ts";
+import type { Store } from "../core/store.ts";
+import type { BreakerOptions } from "./breaker.ts";
+import type { LimitsOptions } from "./limits/options.ts";
+import type { ReplayCacheOptions } from "./replay-cache.ts";
+import type { Runtime } from "./runtime.ts";
+
+/** What an engine is made of. */
+export interface EngineOptions {
+  readonly store: Store;
+  readonly runtime: Runtime;
+  readonly leaseMs: number;
+  /** A store that takes longer has not answered. */
+  readonly storeTimeoutMs: number;
+  /** Keeps completed answers in this process; left out, the store is asked for each. */
+  readonly cache?: ReplayCacheOptions | undefined;
+  /** What each tenant may do; left out, everything. */
+  readonly limits?: LimitsOptions | undefined;
+  /** When a store that is sick is not asked any more; `false` for never. */
+  readonly breaker?: BreakerOptions | false | undefined;
+  /** What a client's key is called in the store; its own name, if left out. */
+  readonly nameOf?: ((id: RecordId) => string) | undefined;
+}
