@@ -22,6 +22,7 @@ const workerNames = ["sweeper", "reaper", "reconciler", "relay", "completer"] as
 type WorkerName = (typeof workerNames)[number];
 
 const port = (description: string) => wholeNumber({ placeholder: "PORT", description, min: 0, max: 65_535 });
+const host = text({ placeholder: "HOST", description: "Where that listens.", byDefault: "127.0.0.1" });
 
 export const workOptions = {
   ...storeOptions,
@@ -34,10 +35,13 @@ export const workOptions = {
   reconcile: text({
     placeholder: "URL",
     description:
-      "Asked with GET about each unknown outcome; {key}, {tenant} and {route} are put in. 200: it was executed, and retries get this answer. " +
-      "404: it was not, and will not be. Anything else says nothing. Name {tenant} unless all callers share one key space: two of them may use " +
-      "the same key. LATCHKEY_RECONCILE_AUTHORIZATION is sent as Authorization.",
+      "Asked with GET about each unknown outcome; {key}, {tenant} and {route} are put in, of which the first two must be there: two callers may " +
+      "use the same key. 200: it was executed, and retries get this answer. 404: it was not, and will not be. Anything else says nothing. " +
+      "LATCHKEY_RECONCILE_AUTHORIZATION is sent as Authorization.",
   }),
+  "single-tenant": flag(
+    "With --reconcile: all callers share one key space, so that {tenant} may be left out.",
+  ),
   "reconcile-status": wholeNumber({
     placeholder: "N",
     description: "With --reconcile: the status that retries get.",
@@ -66,9 +70,9 @@ export const workOptions = {
     "delete",
   ),
   "metrics-port": port("Serves GET /metrics and /healthz here; the token is LATCHKEY_METRICS_TOKEN, if any."),
-  "metrics-host": withDefault(text({ placeholder: "HOST", description: "Where that listens." }), "127.0.0.1"),
+  "metrics-host": host,
   "admin-port": port("Serves the admin API and the console here; needs operators."),
-  "admin-host": withDefault(text({ placeholder: "HOST", description: "Where that listens." }), "127.0.0.1"),
+  "admin-host": host,
   operators: text({
     placeholder: "FILE",
     description: 'Who may use the admin API: [{"name":"ada","token":"…","readOnly":true}].',
@@ -103,13 +107,6 @@ export function chosenWorkers(
   const targets = { reconciler: options.reconcile, relay: options.relay, completer: options.complete };
   const byDefault = workerNames.filter((name) => !isTold(name) || targets[name] !== undefined);
   const chosen = new Set(options.workers ?? byDefault);
-  for (const name of chosen) {
-    if (isTold(name) && !targets[name])
-      throw usage(`the ${name} has to be told where to send to: --${told[name]} URL`);
-  }
-  if (options["tenant-header"] !== undefined && !targets.completer) {
-    throw usage("--tenant-header is for what is sent to the service: add --complete URL");
-  }
   return {
     sweeper: chosen.has("sweeper") ? {} : false,
     reaper: chosen.has("reaper") ? {} : false,
@@ -123,7 +120,7 @@ export function chosenWorkers(
 }
 
 /** The option that tells a worker where to send to. */
-const told = { reconciler: "reconcile", relay: "relay", completer: "complete" } as const;
+export const told = { reconciler: "reconcile", relay: "relay", completer: "complete" } as const;
 
 function isTold(name: WorkerName): name is keyof typeof told {
   return name in told;
@@ -138,9 +135,6 @@ export async function reconcileHook(
   const { reconcile, "reconcile-status": answerStatus = "same" } = options;
   if (reconcile === undefined) return undefined;
   const { origin } = httpUrl("--reconcile", reconcile.replaceAll(/[{}]/g, ""));
-  if (env.LATCHKEY_HASH_KEYS && reconcile.includes("{key}")) {
-    throw usage("keys are stored hashed, so that nobody here knows what {key} was: ask by something else");
-  }
   const authorization = env.LATCHKEY_RECONCILE_AUTHORIZATION;
   secrets.add(authorization);
   // Loaded here, because nothing else needs an HTTP client of its own.

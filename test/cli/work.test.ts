@@ -181,6 +181,49 @@ it("lets a round under way end, unless it is told a second time", async () => {
   expect((await ended).code).toBe(130);
 });
 
+it("everybody's outcomes are asked about without a tenant where they share one key space", async () => {
+  const { store, env } = fresh();
+  const asked: string[] = [];
+  const url = await serve((question) => {
+    asked.push(question);
+    return [200, "{}"];
+  });
+  const reservation = await store.reserve(request({ scope: "single", key: "k1" }));
+  if (reservation.kind !== "execute") return expect.unreachable();
+  await store.settle(reservation.lease, { kind: "suspend", reason: "no answer", reconcileAfterMs: 0 });
+  const args = ["work", "--once", "--single-tenant", "--reconcile", `${url}/by-key/{key}`];
+  const { code, stderr } = await latchkey.run(args, { env });
+  expect(code, stderr).toBe(0);
+  expect(asked).toEqual(["GET /by-key/k1"]);
+  expect((await store.read({ scope: "single", key: "k1" })).record?.state).toBe("completed");
+});
+
+it.each([
+  ["http://a/status", /--reconcile does not name \{key\}.*: put it in; it does not name \{tenant\}/],
+  ["http://a/status?of={tenant}", /--reconcile does not name \{key\}/],
+  ["http://a/{Key}?of={tenant}", /--reconcile names \{Key\}: there are \{key\}, \{tenant\} and \{route\}/],
+  ["http://a/?of={tenant}#{key}", /--reconcile does not name \{key\}/],
+  ["http://a/{key}", /--reconcile does not name \{tenant\}.*--single-tenant.*Put it in/],
+])("asks nobody by %s, whose answer would be taken for another request's", async (url, said) => {
+  const { store, env } = fresh();
+  const reservation = await store.reserve(request({ scope: "acme", key: "k1" }));
+  if (reservation.kind !== "execute") return expect.unreachable();
+  await store.settle(reservation.lease, { kind: "suspend", reason: "no answer", reconcileAfterMs: 0 });
+  const { code, stdout, stderr } = await latchkey.run(["work", "--once", "--reconcile", url], { env });
+  expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+  expect(stderr).toMatch(said);
+  const { record } = await store.read({ scope: "acme", key: "k1" });
+  expect(record).toMatchObject({ state: "unknown", reconcileAttempts: 0 });
+});
+
+it("asks nobody about keys that are stored hashed", async () => {
+  const env = { ...fresh().env, LATCHKEY_HASH_KEYS: "a secret of at least thirty-two bytes" };
+  const args = ["work", "--once", "--reconcile", "http://a/{key}?of={tenant}"];
+  const { code, stderr } = await latchkey.run(args, { env });
+  expect(code).toBe(2);
+  expect(stderr).toMatch(/keys are stored hashed.*leave --reconcile out/);
+});
+
 it.each([
   [["--relay", "http://127.0.0.1:1"], /set LATCHKEY_WEBHOOK_SECRET/],
   [["--workers", "relay"], /the relay has to be told where to send to: --relay URL/],

@@ -1,8 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { ProcessView, StatsView, WorkerView } from "../../admin/views.ts";
 import { command, jsonOption, noArguments } from "../command.ts";
+import { usage } from "../failure.ts";
 import { withOperations } from "../operations.ts";
-import { duration, flag, withDefault } from "../option.ts";
+import { duration, flag } from "../option.ts";
 import { type Screen, visible } from "../screen.ts";
 import { storeOptions } from "../store-options.ts";
 import { type Column, facts, Table } from "../table.ts";
@@ -18,15 +19,19 @@ export const stats = command({
   options: {
     ...storeOptions,
     watch: flag("Looks again and again until it is interrupted.", "w"),
-    every: withDefault(
-      duration({ placeholder: "TIME", description: "With --watch: the time between two looks." }),
-      "2s",
-    ),
+    every: duration({
+      placeholder: "TIME",
+      description: "With --watch: the time between two looks.",
+      byDefault: "2s",
+    }),
     ...jsonOption,
   },
   examples: [{ command: "latchkey stats --watch", does: "a view that keeps itself up to date" }],
-  run(context, { options }) {
-    const { watch, every } = options;
+  async run(context, { options }) {
+    const { watch, every = everyMs } = options;
+    if (options.every !== undefined && !watch) {
+      throw usage("--every is the time between two looks, and there is only one: add --watch");
+    }
     return withOperations(context, options, async ({ administration }) => {
       const { stdout } = context;
       // A terminal shows the latest look in place of the one before.
@@ -41,6 +46,8 @@ export const stats = command({
     });
   },
 });
+
+const everyMs = 2_000; // As --help says. Somebody is looking.
 
 function statsText(screen: Screen, stats: StatsView): string {
   const { store, running, unknown, outbox, processes, now } = stats;

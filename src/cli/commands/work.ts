@@ -16,6 +16,7 @@ import { operatorsOf } from "../operators.ts";
 import { shownUrl } from "../secrets.ts";
 import { openSharedStore, privacyOf } from "../store-options.ts";
 import { chosenWorkers, reconcileHook, type WorkOptions, workOptions } from "../work-plan.ts";
+import { refuseMisuse } from "../work-refusals.ts";
 
 export const work = command({
   name: "work",
@@ -39,6 +40,7 @@ export const work = command({
     { command: "latchkey work --once --json", does: "one round, and what it did" },
   ],
   async run(context, { options }) {
+    refuseMisuse(context, options);
     const { store, url } = await openSharedStore(context, options);
     const reconcile = await reconcileHook(context, options, store.capabilities);
     const latchkey = createLatchkey({

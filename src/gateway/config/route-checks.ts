@@ -78,23 +78,14 @@ function reconcileChecks(
       ),
     );
   }
-  const unknown = [...reconcile.url.matchAll(/\{([^}]*)\}/g)]
-    .map(([, name = ""]) => name)
-    .filter((name) => !["key", "tenant", "route"].includes(name));
-  for (const name of unknown) {
-    findings.push(error([...path, "url"], `names {${name}}: there are {key}, {tenant} and {route}`));
+  const url = [...path, "url"];
+  for (const problem of questionProblems(reconcile.url, tenantMeaning(config))) {
+    findings.push(error(url, problem));
   }
-  if (!reconcile.url.includes("{key}")) {
+  if (config.hashKeys !== undefined && reconcile.url.includes("{key}")) {
     findings.push(
       error(
-        [...path, "url"],
-        "does not name {key}, so that every request would be asked about in the same way: put it in",
-      ),
-    );
-  } else if (config.hashKeys !== undefined) {
-    findings.push(
-      error(
-        [...path, "url"],
+        url,
         "names {key}, and with hashKeys nobody knows the key of a stored request: remove hashKeys, or leave reconcile out and let an operator settle",
       ),
     );
@@ -103,17 +94,6 @@ function reconcileChecks(
   if (both.length > 0) {
     findings.push(
       error(path, `takes ${both.join(", ")} both for executed and for notExecuted: it can mean only one`),
-    );
-  }
-  if (config.tenant !== "single" && !reconcile.url.includes("{tenant}")) {
-    const what = config.tenant.startsWith("header:")
-      ? "h. and the SHA-256 of the header's value, as base64url"
-      : "the name in the token";
-    findings.push(
-      error(
-        [...path, "url"],
-        `does not name {tenant} (${what}), and two callers may use the same key: one of them would get what became of the other's request. Put it in, as in ?tenant={tenant}, and have the service look at it`,
-      ),
     );
   }
   if (!runs(config, "reconciler")) {
@@ -125,4 +105,36 @@ function reconcileChecks(
     );
   }
   return findings;
+}
+
+/**
+ * What is wrong with the address of a question about an outcome, each as the rest of a sentence that begins with its
+ * name. A question that does not say which request it is about is answered for another one, and settles it wrongly.
+ * `tenantMeaning` tells what is put in for the tenant; undefined where everybody shares one key space.
+ */
+export function questionProblems(url: string, tenantMeaning: string | undefined): string[] {
+  // What follows this sign is never sent.
+  const [sent = ""] = url.split("#", 1);
+  const names = new Set([...sent.matchAll(/\{([^}]*)\}/g)].map(([, name = ""]) => name));
+  const problems = [...names]
+    .filter((name) => !["key", "tenant", "route"].includes(name))
+    .map((name) => `names {${name}}: there are {key}, {tenant} and {route}`);
+  if (!names.has("key")) {
+    problems.push(
+      "does not name {key}, so that every request would be asked about in the same way: put it in",
+    );
+  }
+  if (tenantMeaning !== undefined && !names.has("tenant")) {
+    problems.push(
+      `does not name {tenant} (${tenantMeaning}), and two callers may use the same key: one of them would get what became of the other's request. Put it in, as in ?tenant={tenant}, and have the service look at it`,
+    );
+  }
+  return problems;
+}
+
+function tenantMeaning({ tenant }: GatewayConfig): string | undefined {
+  if (tenant === "single") return undefined;
+  return tenant.startsWith("header:")
+    ? "h. and the SHA-256 of the header's value, as base64url"
+    : "the name in the token";
 }
