@@ -12,6 +12,12 @@ export interface Notes {
    * twice in one call.
    */
   write(writes: readonly NoteWrite[]): Promise<NotesWriting>;
+
+  /**
+   * Resolves when nothing of what was removed or replaced before is left in the store's own files. Left out where only
+   * whoever runs the server can see to that.
+   */
+  scrub?(): Promise<void>;
 }
 
 export interface Note {

@@ -32,8 +32,11 @@ export class NoteSecrets implements TenantSecrets {
   }
 
   async remove(tenantScope: string): Promise<void> {
-    if (await removeNote(this.#notes, secretNoteName(tenantScope))) return;
-    throw new StoreError("the secret of a tenant could not be removed, because others keep changing it");
+    if (!(await removeNote(this.#notes, secretNoteName(tenantScope)))) {
+      throw new StoreError("the secret of a tenant could not be removed, because others keep changing it");
+    }
+    // Also where the note was gone already: an earlier call may have come no further than that.
+    await this.#notes.scrub?.();
   }
 
   async #read(tenantScope: string): Promise<Note | undefined> {

@@ -65,10 +65,14 @@ export class TenantKeys {
 
   /** Makes everything that was sealed for the tenant unreadable. */
   async remove(tenantScope: string): Promise<void> {
-    await this.#secrets.remove(tenantScope);
-    this.#removals += 1;
-    this.#known.delete(tenantScope);
-    this.#looking.delete(tenantScope);
+    try {
+      await this.#secrets.remove(tenantScope);
+    } finally {
+      // Also after a failure: it may be gone, and what is sealed with it from now on could not be opened.
+      this.#removals += 1;
+      this.#known.delete(tenantScope);
+      this.#looking.delete(tenantScope);
+    }
   }
 
   /** Looks for the secret, which re-seals it where an old key has sealed it. */

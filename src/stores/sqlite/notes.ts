@@ -9,9 +9,13 @@ export interface NotesContext {
   /** Carries out a write, and answers after it is durable. */
   readonly write: <T>(work: (statements: NoteStatements) => T) => Promise<T>;
   readonly read: <T>(look: (statements: NoteStatements) => T) => T;
+  readonly scrub: () => Promise<void>;
 }
 
-/** Notes in the same file as the records. Whoever writes has the file alone, and so a note can be compared first. */
+/**
+ * Notes in the same file as the records. Whoever writes has the file alone, and so a note can be compared first. What is
+ * removed or replaced may be the secret of a tenant, so that no byte of it stays behind.
+ */
 export class SqliteNotes implements Notes {
   readonly #context: NotesContext;
 
@@ -30,6 +34,10 @@ export class SqliteNotes implements Notes {
       const now = this.#context.now();
       return { answers: writes.map((write) => writeNote(statements, write, now)), now };
     });
+  }
+
+  scrub(): Promise<void> {
+    return this.#context.scrub();
   }
 }
 

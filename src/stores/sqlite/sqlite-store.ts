@@ -43,6 +43,7 @@ import { openPrepared } from "./open.ts";
 import { enqueue, SqliteOutbox } from "./outbox.ts";
 import { type OutboxStatements, prepareOutboxStatements } from "./outbox-statements.ts";
 import { Records } from "./records.ts";
+import { emptyLog, overwriting } from "./secure-delete.ts";
 import * as tenants from "./tenants.ts";
 import { transact } from "./transact.ts";
 import * as upkeep from "./upkeep.ts";
@@ -118,8 +119,10 @@ export class SqliteStore implements Store<SqliteDatabase> {
     });
     this.notes = new SqliteNotes({
       now: this.#clock,
-      write: (work) => this.#write(({ notes }) => work(notes)),
+      write: (work) => this.#write(({ notes, database }) => overwriting(database, () => work(notes))),
       read: (look) => look(this.#open().notes),
+      // A log cannot be emptied within a transaction.
+      scrub: () => this.#open().commits.exclusively(() => emptyLog(this.#open().database)),
     });
   }
 
@@ -217,9 +220,9 @@ export class SqliteStore implements Store<SqliteDatabase> {
   }
 
   async reap(options: { readonly limit: number; readonly expiry: Expiry }): Promise<ReapCounts> {
-    return this.#write(({ records, notes }) => {
+    return this.#write(({ database, records, notes }) => {
       const now = this.#clock();
-      notes.deleteForgotten.run(now, options.limit);
+      overwriting(database, () => notes.deleteForgotten.run(now, options.limit));
       return upkeep.reap(records, options, now);
     });
   }
