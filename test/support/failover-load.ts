@@ -40,6 +40,9 @@ export interface Books {
 
 export const leaseMs = 1_000;
 
+/** Each of the four applications has five connections. */
+const reckoners = 40;
+
 /** One application: a way in, and a pool of its own. */
 interface App {
   request(kind: Kind, key: string): Promise<Response>;
@@ -104,12 +107,17 @@ export function startLoad(url: string, { clients }: { clients: number }) {
     /** Sends every key once more, and answers with those that had no end in time. */
     async reckon(withinMs: number): Promise<string[]> {
       const deadline = performance.now() + withinMs;
-      const ended = await Promise.all(
-        [...books.sent.keys()].map(async (key) =>
-          (await ask(key, () => performance.now() > deadline)) ? [] : [key],
-        ),
+      const left = [...books.sent.keys()];
+      const endless: string[] = [];
+      // Not all at once: on a busy machine the last of thousands would not be answered within the store's time.
+      await Promise.all(
+        Array.from({ length: reckoners }, async () => {
+          for (let key = left.pop(); key !== undefined; key = left.pop()) {
+            if (!(await ask(key, () => performance.now() > deadline))) endless.push(key);
+          }
+        }),
       );
-      return ended.flat();
+      return endless;
     },
     close: () => Promise.all(apps.map((app) => app.close())),
   };
