@@ -89,12 +89,12 @@ function assertOperators(operators: unknown): asserts operators is readonly Oper
   const tokens = new Set<string>();
   for (const operator of operators as readonly unknown[]) {
     const { name, token, readOnly, ...rest } = (operator ?? {}) as Partial<Operator>;
-    if (typeof name !== "string" || name.trim() === "" || name.length > nameLengthMax) {
+    if (typeof name !== "string" || !isOperatorName(name)) {
       throw new ConfigError(
         `an operator needs a name of 1 to ${nameLengthMax} characters: it is in the audit trail`,
       );
     }
-    if (typeof token !== "string" || !/^[!-~]{16,}$/.test(token)) {
+    if (typeof token !== "string" || !isOperatorToken(token)) {
       throw new ConfigError(
         `the token of operator "${name}" must be at least 16 visible ASCII characters without spaces, such as 32 random bytes in hex`,
       );
@@ -120,7 +120,17 @@ function assertOperators(operators: unknown): asserts operators is readonly Oper
   }
 }
 
-const nameLengthMax = 100;
+/** Whether the audit trail can name somebody by it. */
+export function isOperatorName(name: string): boolean {
+  return name.trim() !== "" && name.length <= nameLengthMax;
+}
+
+/** Whether it can be sent in a header, and not be guessed. */
+export function isOperatorToken(token: string): boolean {
+  return /^[!-~]{16,}$/.test(token);
+}
+
+export const nameLengthMax = 100;
 
 // Half a second for each, and no more than sixteen at once: 32 guesses in a second from one address. A token of 16
 // characters would take longer than anybody lives.

@@ -12,7 +12,7 @@ export interface MetricsOptions {
 }
 
 const tenantsMaxDefault = 20;
-const tenantsMaxMax = 1_000; // Each is a time series, from each process.
+export const tenantsMaxMax = 1_000; // Each is a time series, from each process.
 
 export function resolveMetricsOptions(options: MetricsOptions): Required<MetricsOptions> {
   const { tenantsMax = tenantsMaxDefault, tenantLabel = shownTenant } = options;

@@ -3,7 +3,7 @@ import type { Store } from "../core/store.ts";
 import { driver } from "./driver.ts";
 import type { MysqlStoreOptions } from "./mysql/store.ts";
 import type { PostgresStoreOptions } from "./postgres/store.ts";
-import { redisClient, redisClusterClient } from "./redis/connect.ts";
+import { parseClusterUrl, redisClient, redisClusterClient } from "./redis/connect.ts";
 import type { RedisStoreOptions } from "./redis/store.ts";
 import type { SqliteStoreOptions } from "./sqlite/store.ts";
 
@@ -53,6 +53,15 @@ export function kindOfUrl(url: string): StoreKind {
   );
 }
 
+/** @internal Throws if nothing could be opened by the URL, as far as it can be told without trying. */
+export function assertStoreUrl(url: string): void {
+  const kind = kindOfUrl(url);
+  if (kind === "memory") assertMemoryUrl(url);
+  else if (kind === "sqlite") sqlitePath(url);
+  else if (kind === "redis-cluster") parseClusterUrl(url);
+  else if (kind === "dynamodb") dynamodbPlace(url);
+}
+
 type Opener = (url: string, options: OpenStoreOptions) => Promise<Store>;
 
 const kinds: Readonly<Record<string, StoreKind>> = {
@@ -79,10 +88,14 @@ const openers: Readonly<Record<StoreKind, Opener>> = {
   dynamodb: openDynamodb,
 };
 
-async function openMemory(url: string): Promise<Store> {
+function assertMemoryUrl(url: string): void {
   if (url.length > "memory:".length) {
     throw new ConfigError("nothing follows memory: in the URL of a store in memory");
   }
+}
+
+async function openMemory(url: string): Promise<Store> {
+  assertMemoryUrl(url);
   const { memoryStore } = await import("./memory/store.ts");
   return memoryStore();
 }
@@ -149,16 +162,24 @@ async function openRedisCluster(url: string, options: OpenStoreOptions): Promise
   return redisStore(await redisClusterClient(url), options.redis);
 }
 
+/** What a DynamoDB store's URL names. */
+function dynamodbPlace(url: string): { readonly region: string; readonly table: string } {
+  const { hostname: region = "", pathname = "" } = URL.canParse(url) ? new URL(url) : {};
+  const table = pathname.slice(1);
+  // Nothing is encoded in the name of a table: it has letters, digits, dots, dashes and underscores.
+  if (region === "" || !/^[\w.-]+$/.test(table)) {
+    throw new ConfigError("a DynamoDB store's URL is dynamodb://region/table");
+  }
+  return { region, table };
+}
+
 async function openDynamodb(url: string, options: OpenStoreOptions): Promise<Store> {
   const { DynamoDBClient } = await driver(
     "@aws-sdk/client-dynamodb",
     () => import("@aws-sdk/client-dynamodb"),
   );
-  const { hostname: region, pathname, searchParams, username, password } = new URL(url);
-  const table = decodeURIComponent(pathname.slice(1));
-  if (region === "" || table === "" || table.includes("/")) {
-    throw new ConfigError("a DynamoDB store's URL is dynamodb://region/table");
-  }
+  const { region, table } = dynamodbPlace(url);
+  const { searchParams, username, password } = new URL(url);
   const { createTable, dynamodbStore } = await import("./dynamodb/store.ts");
   const endpoint = searchParams.get("endpoint");
   const client = new DynamoDBClient({

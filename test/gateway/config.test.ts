@@ -281,12 +281,35 @@ describe("flags", () => {
       file,
       "upstream: http://a\ntenant: jwt:sub\njwt: { jwksFile: keys.json, algorithms: [RS256], audience: a }\n",
     );
-    expect(lines((await checkGateway({ config: file }, {})).errors)).toEqual([
-      expect.stringMatching(/jwt.jwksFile cannot be used: ENOENT/),
-    ]);
+    const complaints = async () => lines((await checkGateway({ config: file }, {})).errors);
+    const place = `${file}:3:18: jwt.jwksFile cannot be used:`;
+    expect(await complaints()).toEqual([`${place} there is no such file`]);
+    for (const [written, why] of [
+      ["{", "it is not JSON"],
+      ["null", 'it is not a set of keys, such as {"keys":[…]}'],
+      ['{"keys":[1]}', 'it is not a set of keys, such as {"keys":[…]}'],
+    ] as const) {
+      await writeFile(join(folder, "keys.json"), written);
+      expect(await complaints()).toEqual([`${place} ${why}`]);
+    }
     await writeFile(join(folder, "keys.json"), '{"keys":[]}');
     expect((await checkGateway({ config: file }, {})).settings?.config.jwt?.jwksFile).toBe(
       join(folder, "keys.json"),
     );
+  });
+
+  it("have keys that cannot be read said with everything else that is wrong, in its place", async () => {
+    const file = join(folder, "gateway.yaml");
+    await writeFile(
+      file,
+      "upstream: ftp://a\ntenant: jwt:sub\njwt: { jwksFile: keys.json, algorithms: [none] }\ndrainMs: soon\n",
+    );
+    const { errors } = await checkGateway({ config: file }, {});
+    expect(errors.map(({ path }) => shownPath(path))).toEqual([
+      "upstream",
+      "jwt.jwksFile",
+      "jwt.algorithms[0]",
+      "drainMs",
+    ]);
   });
 });

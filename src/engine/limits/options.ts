@@ -82,8 +82,8 @@ export function resolveLimits(...layers: readonly (TenantLimits | undefined)[]):
 const lookUpsPerNewKey = 10;
 
 /** A shorter window would end before the processes have heard of each other; a longer one is a cap. */
-const perMsMin = 100;
-const perMsMax = 31 * 24 * 3_600_000;
+export const perMsMin = 100;
+export const perMsMax = 31 * 24 * 3_600_000;
 
 function isFinal(max: number | undefined): boolean {
   return max !== undefined && Number.isFinite(max);

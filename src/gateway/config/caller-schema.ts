@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { choice, duration, headerName, httpUrl, members, text } from "./members.ts";
+import { choice, headerName, httpUrl, members, period, text } from "./members.ts";
 
 const tenantRule = 'must be "single", "header:NAME" or "jwt:CLAIM"';
 
@@ -41,7 +41,7 @@ export const jwt = members(
     ),
     issuer: v.optional(text("What `iss` has to be.")),
     audience: v.optional(text("What `aud` has to be, or to hold.")),
-    clockToleranceMs: v.optional(duration("What clocks may differ by; 0 if left out.")),
+    clockToleranceMs: v.optional(period("What clocks may differ by; 0 if left out.")),
     header: v.optional(
       headerName("The header with the token; Authorization, as a Bearer token, if left out."),
     ),

@@ -6,7 +6,7 @@ import { error, type Finding, runs, warning } from "./findings.ts";
 import type { MemberPath } from "./problems.ts";
 import { routeChecks } from "./route-checks.ts";
 import type { GatewayConfig } from "./schema.ts";
-import { capabilitiesOf } from "./store-kinds.ts";
+import { capabilitiesOf, storeUrlProblem } from "./store-kinds.ts";
 
 /** Everything that can be said about a configuration without opening a port or a connection. */
 export function crossChecks(config: GatewayConfig): readonly Finding[] {
@@ -26,6 +26,8 @@ function policyChecks(config: GatewayConfig): Finding[] {
     );
     return findings;
   }
+  const problem = storeUrlProblem(config.store);
+  if (problem !== undefined) findings.push(error(["store"], `cannot be opened: ${problem}`));
   const seen = new Set<string>();
   const check = (path: MemberPath, policy: () => Policy) => {
     try {

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { bytesOf, durationPattern, millisecondsOf, sizePattern } from "./units.ts";
+import { bytesOf, durationPattern, millisecondsOf, sizePattern, timerMsMax } from "./units.ts";
 
 /**
  * What members of the configuration are made of. Each says in its message what it must be, as the end of the sentence
@@ -7,24 +7,39 @@ import { bytesOf, durationPattern, millisecondsOf, sizePattern } from "./units.t
  * JSON Schema does not refuse in an editor what is good once the variable is put in.
  */
 
-const durationRule = 'must be milliseconds, or a duration such as "30s", "5m" or "24h"';
+const durationRule = 'must be whole milliseconds, or a duration such as "30s", "5m" or "24h"';
 const sizeRule = 'must be bytes, or a size such as "64KiB" or "1MiB"';
 
+/** What the gateway waits for: no longer than a timer can run. */
 export function duration(description: string, options: { readonly above0?: boolean } = {}) {
-  const isRoomy = options.above0
-    ? v.check<number, string>((ms) => ms > 0, "must be above 0")
-    : v.check<number, string>(() => true, "");
+  const [least, bounds] = options.above0 ? [1, ", above 0 and at most 24d"] : [0, ", at most 24d"];
+  return span(description, { least, most: timerMsMax, bounds });
+}
+
+/** What times are compared by, however far apart they are. */
+export function period(description: string, options: { readonly above0?: boolean } = {}) {
+  const [least, bounds] = options.above0 ? [1, ", above 0"] : [0, ""];
+  return span(description, { least, most: Number.MAX_SAFE_INTEGER, bounds });
+}
+
+/** Milliseconds from the least to the most; `bounds` says so at the end of the rule. */
+export function span(
+  description: string,
+  { least, most, bounds }: { readonly least: number; readonly most: number; readonly bounds: string },
+) {
+  const rule = `${durationRule}${bounds}`;
+  // Of what was written, and not of what it comes to: a complaint shows it.
+  const isWithin = (text: string) => millisecondsOf(text) >= least && millisecondsOf(text) <= most;
   return v.pipe(
     v.union(
       [
-        v.pipe(v.number(), v.minValue(0, durationRule)),
-        v.pipe(v.string(), v.regex(durationPattern, durationRule)),
+        v.pipe(v.number(), v.integer(rule), v.minValue(least, rule), v.maxValue(most, rule)),
+        v.pipe(v.string(), v.regex(durationPattern, rule), v.check(isWithin, rule)),
       ],
-      durationRule,
+      rule,
     ),
     v.description(`${description} Milliseconds, or a text such as "30s".`),
     v.transform(millisecondsOf),
-    isRoomy,
   );
 }
 
@@ -32,8 +47,17 @@ export function size(description: string) {
   return v.pipe(
     v.union(
       [
-        v.pipe(v.number(), v.integer(sizeRule), v.minValue(1, sizeRule)),
-        v.pipe(v.string(), v.regex(sizePattern, sizeRule)),
+        v.pipe(
+          v.number(),
+          v.integer(sizeRule),
+          v.minValue(1, sizeRule),
+          v.maxValue(Number.MAX_SAFE_INTEGER, sizeRule),
+        ),
+        v.pipe(
+          v.string(),
+          v.regex(sizePattern, sizeRule),
+          v.check((text) => bytesOf(text) >= 1 && Number.isSafeInteger(bytesOf(text)), sizeRule),
+        ),
       ],
       sizeRule,
     ),
@@ -54,9 +78,16 @@ export function text(description: string, rule = "must be a text") {
   );
 }
 
-export function count(description: string, min = 1) {
-  const rule = `must be a whole number, ${min} or more`;
-  return v.pipe(v.number(rule), v.integer(rule), v.minValue(min, rule), v.description(description));
+export function count(description: string, min = 1, max = Number.MAX_SAFE_INTEGER) {
+  const isBounded = max < Number.MAX_SAFE_INTEGER;
+  const rule = `must be a whole number${isBounded ? ` from ${min} to ${max}` : `, ${min} or more`}`;
+  return v.pipe(
+    v.number(rule),
+    v.integer(rule),
+    v.minValue(min, rule),
+    v.maxValue(max, rule),
+    v.description(description),
+  );
 }
 
 export function share(description: string) {

@@ -1,11 +1,21 @@
 import * as v from "valibot";
-import { choice, count, duration, flag, members, ownPath, port, share, size, text } from "./members.ts";
+import { isOperatorName, isOperatorToken, nameLengthMax } from "../../admin/operators.ts";
+import { perMsMax, perMsMin } from "../../engine/limits/options.ts";
+import { tenantsMaxMax } from "../../observe/options.ts";
+import { choice, count, duration, flag, members, ownPath, port, share, size, span, text } from "./members.ts";
 
 /** What keeps a gateway running, and what shows how it does. */
 
 const rate = (description: string) =>
   members(
-    { max: count("How many.", 0), perMs: duration("In any window of this length.", { above0: true }) },
+    {
+      max: count("How many.", 0),
+      perMs: span("In any window of this length.", {
+        least: perMsMin,
+        most: perMsMax,
+        bounds: ", from 100ms to 31d",
+      }),
+    },
     description,
   );
 
@@ -76,7 +86,7 @@ export const metrics = members(
     host: v.optional(text("Of that port; 127.0.0.1 if left out.")),
     path: v.optional(ownPath("A path of the gateway itself, in place of a port.")),
     token: v.optional(text("What a scraper has to send as a Bearer token.")),
-    tenantsMax: v.optional(count("How many tenants are shown with their duplicates.", 0)),
+    tenantsMax: v.optional(count("How many tenants are shown with their duplicates.", 0, tenantsMaxMax)),
   },
   "For Prometheus; off if left out.",
 );
@@ -90,10 +100,14 @@ export const admin = members(
       v.array(
         members(
           {
-            name: text("How the operator is called in the audit trail."),
+            name: v.pipe(
+              v.string("must be a text"),
+              v.check(isOperatorName, `must have 1 to ${nameLengthMax} characters, and not only blanks`),
+              v.description("How the operator is called in the audit trail."),
+            ),
             token: v.pipe(
               v.string("must be a text"),
-              v.check((token) => token.length >= 16, "must have at least 16 characters"),
+              v.check(isOperatorToken, "must have at least 16 visible ASCII characters, without spaces"),
               v.description("What the operator signs in with."),
             ),
             readOnly: v.optional(flag("Whether it may only look.")),

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { choice, duration, flag, headerName, list, members, size, text } from "./members.ts";
+import { choice, duration, flag, headerName, list, members, period, size, text } from "./members.ts";
 
 const headerNames = (description: string) =>
   list(headerName("A header's name."), description, "must be a list of header names");
@@ -90,16 +90,14 @@ export const policyEntries = {
     ),
   ),
   requestAgeMsMax: v.optional(
-    duration("With lateArrivals: reject, how old a request may be.", { above0: true }),
+    period("With lateArrivals: reject, how old a request may be.", { above0: true }),
   ),
-  clockSkewMs: v.optional(duration("What clocks may differ by.")),
-  retentionMs: v.optional(
-    duration("How long an answer can be replayed; 24 h if left out.", { above0: true }),
-  ),
+  clockSkewMs: v.optional(period("What clocks may differ by.")),
+  retentionMs: v.optional(period("How long an answer can be replayed; 24 h if left out.", { above0: true })),
   executionTimeoutMs: v.optional(
     duration("How long an execution may take; 10 min if left out.", { above0: true }),
   ),
-  reconcileAfterMs: v.optional(duration("When an unknown outcome is first asked about; 30 s if left out.")),
+  reconcileAfterMs: v.optional(period("When an unknown outcome is first asked about; 30 s if left out.")),
   requestBytesMax: v.optional(size("Larger request bodies are refused (413); 1 MiB if left out.")),
   responseBytesMax: v.optional(size("Larger answers are sent but not kept; 1 MiB if left out.")),
   replayHeaders: v.optional(headerNames("Headers that are stored and replayed beside the common ones.")),

@@ -1,8 +1,8 @@
 import { readFile } from "node:fs/promises";
-import { dirname, resolve } from "node:path";
 import { crossChecks } from "./cross-checks.ts";
 import { type ConfigDocument, type Environment, isMissingVariable, readDocument } from "./document.ts";
 import type { Finding } from "./findings.ts";
+import { jwksFileChecks, jwksPath } from "./jwks-file.ts";
 import { type ConfigProblem, GatewayConfigError, type MemberPath } from "./problems.ts";
 import { readablePart } from "./readable.ts";
 import type { GatewayConfig } from "./schema.ts";
@@ -73,39 +73,73 @@ export async function checkGateway(
       warnings: [],
     };
   }
-  const check = checkText({ flags, text, file, env });
-  return withJwksFile(check);
+  const found = lookedAt({ flags, text, file, env });
+  const { jwksFile } = found;
+  return concluded(jwksFile === undefined ? found : found.with(await jwksFileChecks(jwksFile)));
 }
 
-/** The same for a configuration that is at hand. */
-export function checkText(source: {
+/** What a configuration is made from. */
+interface Source {
   readonly flags?: GatewayFlags;
   readonly text: string;
   readonly file: string | undefined;
   readonly env?: Environment;
-}): GatewayCheck {
-  const { flags = {}, text, file, env = process.env } = source;
+}
+
+/** The same for a configuration that is at hand; no other file is read. */
+export function checkText(source: Source): GatewayCheck {
+  return concluded(lookedAt(source));
+}
+
+/** What was found so far, in no order. */
+interface Looked {
+  /** Undefined if a member is not what it must be. */
+  readonly config: GatewayConfig | undefined;
+  readonly file: string | undefined;
+  readonly problems: readonly ConfigProblem[];
+  /** The path of the file with public keys, if one is named. */
+  readonly jwksFile: string | undefined;
+  /** The same, with what was found elsewhere. */
+  with(findings: readonly Finding[]): Looked;
+}
+
+function lookedAt({ flags = {}, text, file, env = process.env }: Source): Looked {
   const document = readDocument(file ?? "", text, env);
   const given = overlaid(document.value, flags);
   const place = placesOf(document, flags, file);
-  const problems: ConfigProblem[] = [...document.problems];
+  const placed = ({ severity, path, sentence }: Finding): ConfigProblem => ({
+    severity,
+    path,
+    sentence,
+    place: place(path, "value"),
+  });
   const unreadable = document.value === undefined;
-
   const { config, complaints } = unreadable
     ? { config: undefined, complaints: [] }
     : validated(given, document.isSecret);
-  problems.push(...complaints.map((complaint) => complaintAt(complaint, place)));
   const readable = config === undefined && !unreadable ? readablePart(given) : { config, removed: [] };
-  if (readable.config !== undefined) {
-    const isKnown = ({ path }: Finding) =>
-      !readable.removed.some((gone) => isRelated(path, gone)) && !isMissingVariable(memberAt(given, path));
-    problems.push(
-      ...crossChecks(readable.config)
-        .filter(isKnown)
-        .map(({ severity, path, sentence }) => ({ severity, path, sentence, place: place(path, "value") })),
-    );
-  }
+  const isKnown = ({ path }: Finding) =>
+    !readable.removed.some((gone) => isRelated(path, gone)) && !isMissingVariable(memberAt(given, path));
+  const between = readable.config === undefined ? [] : crossChecks(readable.config).filter(isKnown);
+  const named = memberAt(given, ["jwt", "jwksFile"]);
+  const isNamed = typeof named === "string" && named !== "" && !isMissingVariable(named);
+  const jwksFile = isNamed ? jwksPath(named, file) : undefined;
+  const withProblems = (problems: readonly ConfigProblem[]): Looked => ({
+    config: config?.jwt === undefined ? config : { ...config, jwt: { ...config.jwt, jwksFile } },
+    file,
+    problems,
+    jwksFile,
+    with: (findings) => withProblems([...problems, ...findings.map(placed)]),
+  });
+  return withProblems([
+    ...document.problems,
+    ...complaints.map((complaint) => complaintAt(complaint, place)),
+    ...between.map(placed),
+  ]);
+}
 
+/** Everything in the order of the lines, and the settings if nothing is wrong. */
+function concluded({ config, file, problems }: Looked): GatewayCheck {
   const sorted = problems.toSorted((a, b) => comparePlaces(a.place, b.place));
   const errors = sorted.filter(({ severity }) => severity === "error");
   const warnings = sorted.filter(({ severity }) => severity === "warning");
@@ -172,28 +206,4 @@ function comparePlaces(a: string, b: string): number {
   const [lineA = 0, columnA = 0] = at(a);
   const [lineB = 0, columnB = 0] = at(b);
   return lineA - lineB || columnA - columnB || 0;
-}
-
-/** A file of public keys is read at the start, and so it is looked at here. */
-async function withJwksFile(check: GatewayCheck): Promise<GatewayCheck> {
-  const { settings } = check;
-  const jwksFile = settings?.config.jwt?.jwksFile;
-  if (settings === undefined || jwksFile === undefined) return check;
-  const path = resolve(dirname(settings.file ?? "."), jwksFile);
-  try {
-    const { keys } = JSON.parse(await readFile(path, "utf8")) as { readonly keys?: unknown };
-    if (!Array.isArray(keys)) throw new Error("it has no list of keys");
-    const jwt = { ...settings.config.jwt, jwksFile: path } as GatewayConfig["jwt"];
-    return { ...check, settings: { ...settings, config: { ...settings.config, jwt } } };
-  } catch (problem) {
-    const why = problem instanceof SyntaxError ? "it is not JSON" : (problem as Error).message;
-    const sentence = `cannot be used: ${why}`;
-    const found: ConfigProblem = {
-      severity: "error",
-      place: settings.file ?? "command line",
-      path: ["jwt", "jwksFile"],
-      sentence,
-    };
-    return { settings: undefined, errors: [found], warnings: check.warnings };
-  }
 }

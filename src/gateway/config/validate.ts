@@ -27,7 +27,8 @@ export function validated(
   }
   // The library names only the first stranger of each map, so each is taken out and the rest is looked at again.
   for (let rounds = 0; rounds < roundsMax; rounds += 1) {
-    const result = v.safeParse(gatewaySchema, rest);
+    // One sentence for each member: the rest of its rules would say the same of it.
+    const result = v.safeParse(gatewaySchema, rest, { abortPipeEarly: true });
     if (result.success) return { config: complaints.length === 0 ? result.output : undefined, complaints };
     const issues = result.issues.flatMap((issue) => flattened(issue, []));
     const strangers = issues.filter(({ issue }) => isStranger(issue));
