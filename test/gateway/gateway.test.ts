@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { startGateway } from "../../src/gateway/gateway.ts";
 import { jsonLogger } from "../../src/gateway/log.ts";
+import { digestOf } from "../../src/gateway/tenants.ts";
 import { open, readAnswer, send } from "../adapters/client.ts";
 import { deferred } from "../adapters/harness.ts";
 import { countingService, gateway, json, service, settingsOf } from "./support.ts";
@@ -113,6 +114,30 @@ workers: { completer: { intervalMs: 20 } }
     for (const key of ["a", "b", "c", "a"]) statuses.push((await send(url, { key, json: {} })).status);
     expect(statuses).toEqual([201, 201, 429, 201]);
     expect(upstream.got).toHaveLength(2);
+  });
+
+  it("lets a tenant have limits of its own, and everybody else those of all", async () => {
+    const upstream = await countingService();
+    const { url } = await gateway(
+      settingsOf(
+        upstream.url,
+        `tenant: header:X-Account
+limits:
+  newKeys: { max: 2, perMs: 1h }
+  tenants: { ${digestOf("acme")}: { newKeys: { max: 1, perMs: 1h } } }
+`,
+      ),
+    );
+    const statuses = async (account: string) => {
+      const seen: number[] = [];
+      for (const key of ["a", "b", "c"]) {
+        seen.push((await send(url, { key, json: {}, headers: { "x-account": account } })).status);
+      }
+      return seen;
+    };
+
+    expect(await statuses("acme")).toEqual([201, 429, 429]);
+    expect(await statuses("globex")).toEqual([201, 201, 429]);
   });
 
   it("answers its own paths itself: health, metrics, admin API, and nothing else below its prefix", async () => {

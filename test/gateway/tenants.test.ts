@@ -72,10 +72,13 @@ describe("a tenant by a token", () => {
     const { publicKey, privateKey } = await generateKeyPair("RS256", { extractable: true });
     // It does not say for which algorithm it is, so that only the configuration does.
     const jwk = { ...(await exportJWK(publicKey)), kid, use: "sig" };
-    const token = (claims: Record<string, unknown>, options: { exp?: string; aud?: string } = {}) =>
+    const token = (
+      claims: Record<string, unknown>,
+      options: { exp?: string; aud?: string; iss?: string } = {},
+    ) =>
       new SignJWT(claims)
         .setProtectedHeader({ alg: "RS256", kid })
-        .setIssuer("https://issuer")
+        .setIssuer(options.iss ?? "https://issuer")
         .setAudience(options.aud ?? "payments")
         .setExpirationTime(options.exp ?? "5m")
         .sign(privateKey);
@@ -148,6 +151,7 @@ jwt: { jwks: "${keys.url}/jwks", algorithms: [RS256], issuer: "https://issuer", 
       "signed with the right key and an algorithm that is not named": bearer(padded),
       expired: bearer(await token({ account: "acme" }, { exp: "-1s" })),
       "for another audience": bearer(await token({ account: "acme" }, { aud: "elsewhere" })),
+      "by another issuer": bearer(await token({ account: "acme" }, { iss: "https://another" })),
       "without its claim": bearer(await token({})),
       "with an object for a claim": bearer(await token({ account: { is: "acme" } })),
       "signed by somebody else": bearer(await other.token({ account: "acme" })),
