@@ -20,7 +20,7 @@ const gatewayOptions = {
   store: text({
     placeholder: "URL",
     description: "Where records live.",
-    byDefault: "$LATCHKEY_STORE where there is no file; required, here or in the file",
+    byDefault: "what the file says, or $LATCHKEY_STORE where there is no file, or else sqlite:./latchkey.db",
   }),
   tenant: text({
     placeholder: "HOW",
