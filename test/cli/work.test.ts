@@ -13,6 +13,7 @@ import type { SqliteDatabase } from "../../src/stores/sqlite/driver.ts";
 import { sqliteStore } from "../../src/stores/sqlite/store.ts";
 import { request } from "../support/reserve-request.ts";
 import { CommandLine, endOf } from "./command-line.ts";
+import { complete } from "./seed.ts";
 
 let latchkey: CommandLine;
 beforeAll(async () => {
@@ -151,6 +152,28 @@ it("runs until SIGTERM, with metrics and an admin API for operators from a file"
   expect((await session("another-token-of-that-length")).status).toBe(401);
   child.kill("SIGTERM");
   expect(await ended).toMatchObject({ code: 0, stdout: "" });
+});
+
+it.each([
+  [
+    "JSON",
+    '[{"name":"ada","token":"a-token-of-ada-herself"},{"name":"eve","token":"a-token-of-eve:herself","readOnly":true}]',
+  ],
+  ["a list", "ada:a-token-of-ada-herself, eve:a-token-of-eve:herself:read-only"],
+])("operators come from the environment as %s, and one may be there to read only", async (_, operators) => {
+  const { store, env } = fresh();
+  await complete(store, "acme", "paid");
+  const { told } = await started(["--admin-port", "0"], { ...env, LATCHKEY_OPERATORS: operators });
+  const ask = (token: string, path: string, init: RequestInit = {}) => {
+    const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+    return fetch(`${told.admin}/api/${path}`, { ...init, headers });
+  };
+  const session = async (token: string) => (await ask(token, "session")).json();
+  expect(await session("a-token-of-ada-herself")).toEqual({ operator: "ada", mayChange: true });
+  expect(await session("a-token-of-eve:herself")).toEqual({ operator: "eve", mayChange: false });
+  const bust = { method: "POST", body: '{"scope":"acme","key":"paid","attempt":1,"reason":"a test"}' };
+  expect((await ask("a-token-of-eve:herself", "record/bust", bust)).status).toBe(403);
+  expect((await ask("a-token-of-ada-herself", "record/bust", bust)).status).toBe(200);
 });
 
 it("lets a round under way end, unless it is told a second time", async () => {

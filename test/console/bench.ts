@@ -7,7 +7,7 @@ import { join } from "node:path";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import { idempotent } from "../../src/adapters/node.ts";
-import { serveAdmin } from "../../src/admin/admin.ts";
+import { type AdminOptions, serveAdmin } from "../../src/admin/admin.ts";
 import { createLatchkey, currentOperation, type Latchkey, type LatchkeyOptions } from "../../src/index.ts";
 import { type SqliteDatabase, sqliteStore } from "../../src/stores/sqlite/store.ts";
 import { startBrowser } from "../support/browser.ts";
@@ -25,7 +25,10 @@ export interface Bench {
   /** How often the provider was called for this key. */
   executions(key: string): number;
   /** Pays under this key; `isLost` leaves the outcome unknown, because the provider's answer is. */
-  pay(key: string, options?: { readonly tenant?: string; readonly isLost?: boolean }): Promise<Response>;
+  pay(
+    key: string,
+    options?: { readonly tenant?: string; readonly amount?: number; readonly isLost?: boolean },
+  ): Promise<Response>;
   signIn(token?: string): Promise<void>;
   /** Signs in as ada, and opens a page such as `records?state=unknown`. */
   open(page: string): Promise<void>;
@@ -53,6 +56,7 @@ export function useBrowser(): void {
 export async function openBench(
   options: {
     readonly latchkey?: Partial<LatchkeyOptions<SqliteDatabase>>;
+    readonly admin?: Partial<AdminOptions>;
     readonly context?: BrowserContextOptions;
   } = {},
 ): Promise<Bench> {
@@ -92,7 +96,7 @@ export async function openBench(
   });
   const apiUrl = `http://127.0.0.1:${(api.address() as AddressInfo).port}/charges`;
 
-  const admin = await serveAdmin(latchkey, { port: 0, operators: [ada, eve] });
+  const admin = await serveAdmin(latchkey, { port: 0, operators: [ada, eve], ...options.admin });
   closers.push(() => admin.close());
   const network = await startTcpProxy({ host: "127.0.0.1", port: admin.port });
   closers.push(() => network.close());
@@ -119,7 +123,7 @@ export async function openBench(
     page,
     url,
     executions: (key) => executed.filter((other) => other === key).length,
-    pay: (key, { tenant = "acme", isLost = false } = {}) =>
+    pay: (key, { tenant = "acme", amount = 100, isLost = false } = {}) =>
       fetch(apiUrl, {
         method: "POST",
         headers: {
@@ -128,7 +132,7 @@ export async function openBench(
           "content-type": "application/json",
           ...(isLost ? { "x-lost": "yes" } : {}),
         },
-        body: '{"amount":100}',
+        body: JSON.stringify({ amount }),
       }),
     signIn,
     async open(at) {
