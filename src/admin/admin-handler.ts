@@ -3,16 +3,23 @@ import { ConfigError } from "../core/errors.ts";
 import { readNodeBody } from "../http/node-request.ts";
 import { RequestAbortedError, splitTarget } from "../http/request.ts";
 import type { Latchkey } from "../latchkey.ts";
+import { SealedStore } from "../privacy/sealed-store.ts";
 import { reportActivity } from "./activity/activity.ts";
 import { Administration, type AdministrationOptions } from "./administration.ts";
 import { LiveEvents, type LiveSource } from "./live.ts";
 import { type Operator, Operators } from "./operators.ts";
+import type { Responses } from "./record-view.ts";
 import { Refusal, refusalOf } from "./refusal.ts";
 import { readQuery } from "./requests.ts";
 import { type Route, routes } from "./routes.ts";
 import { StaticFiles } from "./static-files.ts";
 
 export interface AdminOptions extends AdministrationOptions {
+  /**
+   * Whether answers, results of phases and payloads of messages are shown. If left out, they are `"hidden"` where the
+   * store is encrypted, because whoever may look is not whoever has the keys, and `"shown"` where it is not.
+   */
+  readonly responses?: Responses | undefined;
   /** Who may use it; at least one. */
   readonly operators: readonly Operator[];
   /** What every path begins with, such as `/admin`, where nobody else takes it off; none if left out. */
@@ -45,7 +52,8 @@ export function adminHandler<Tx>(latchkey: Latchkey<Tx>, options: AdminOptions):
   if (prefix !== "" && !/^(?:\/[^/?#\s]+)+$/.test(prefix)) {
     throw new ConfigError(`path is "${prefix}" and must be a path such as "/admin"`);
   }
-  const administration = new Administration(latchkey as Latchkey, options);
+  const { responses = latchkey.store instanceof SealedStore ? "hidden" : "shown" } = options;
+  const administration = new Administration(latchkey as Latchkey, { responses });
   const known = new Operators(operators, latchkey.engine.runtime);
   const reporting = reportActivity(latchkey, { role: options.role });
   const live = new LiveEvents(latchkey as Latchkey, reporting, options.events);

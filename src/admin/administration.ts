@@ -22,7 +22,10 @@ import type {
 } from "./views.ts";
 
 export interface AdministrationOptions {
-  /** Whether answers, results of phases and payloads of messages are shown; `"shown"` if left out. */
+  /**
+   * Whether answers, results of phases and payloads of messages are shown; `"shown"` if left out, to a caller that has
+   * the keys itself.
+   */
   readonly responses?: Responses | undefined;
 }
 

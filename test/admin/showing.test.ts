@@ -4,7 +4,7 @@ import { Administration, type RecordDetailView, type ResponseView } from "../../
 import { createLatchkey, type KeyRing, keyRing, type Latchkey } from "../../src/index.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { sqliteBusiness } from "../support/business.ts";
-import { atTheEnd, served } from "./admin-client.ts";
+import { atTheEnd, eve, served } from "./admin-client.ts";
 
 const of = { tenant: "acme", key: "a" };
 
@@ -122,6 +122,23 @@ describe("what an operation has left", () => {
     ]);
     expect(view.letters).toMatchObject([{ payload: null, error: "nobody reads this" }]);
     expect(JSON.stringify(view)).not.toContain("secret");
+  });
+
+  it("is hidden from operators where it is encrypted, unless somebody says otherwise", async () => {
+    const { latchkey } = await operation({ encryption: keyRing([{ id: "k1", secret: randomBytes(32) }]) });
+    const shownBy = async (options: { readonly responses?: "shown" }) => {
+      const admin = await served(latchkey, options);
+      const asked = ["/api/record?scope=acme&key=a", "/api/dead-letters"].map((path) =>
+        admin.ask(path, { token: eve.token }),
+      );
+      return (await Promise.all((await Promise.all(asked)).map((answer) => answer.text()))).join("\n");
+    };
+    const hidden = await shownBy({});
+    expect(hidden).toContain('"because":"hidden"');
+    expect(hidden).toContain("nobody reads this");
+    expect(hidden).not.toContain("secret");
+    const shown = await shownBy({ responses: "shown" });
+    for (const what of ["a phase", "a call", "an answer", "a message"]) expect(shown).toContain(`of ${what}`);
   });
 
   it("is sealed to a process without the keys, and open to one that has them", async () => {

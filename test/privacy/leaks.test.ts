@@ -1,8 +1,10 @@
 import { inspect } from "node:util";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { prometheusMetrics } from "../../src/observe/prometheus.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { sqliteStore } from "../../src/stores/sqlite/store.ts";
 import { faultyStore, manualClock } from "../../src/testing/index.ts";
+import { eve, served } from "../admin/admin-client.ts";
 import { useFolder } from "../stores/sqlite-support.ts";
 import { ring, secondKey, service, tampered } from "./support.ts";
 
@@ -21,7 +23,17 @@ const onWarning = (warning: Error) => void warnings.push(inspect(warning));
 beforeEach(() => void process.on("warning", onWarning));
 afterEach(() => void process.off("warning", onWarning));
 
-type Api = ReturnType<typeof service>;
+type Api = ReturnType<typeof watched>;
+
+/** A process whose every line of the log is kept, and whose every metric is measured. */
+function watched(...[options, route, handler]: Parameters<typeof service>) {
+  const lines: string[] = [];
+  const write = (...line: unknown[]) => void lines.push(inspect(line, { depth: 20 }));
+  const logger = { debug: write, info: write, warn: write, error: write };
+  const api = service({ logger, ...options }, route, handler);
+  const isEncrypted = options.encryption !== undefined;
+  return { ...api, lines, metrics: prometheusMetrics(api.latchkey), isEncrypted };
+}
 
 function send(api: Api, key = "MARK-key", body = marks.requestBody, tenant = "MARK-tenant") {
   return api.handle(
@@ -34,22 +46,46 @@ function send(api: Api, key = "MARK-key", body = marks.requestBody, tenant = "MA
 }
 
 function answering(options: Parameters<typeof service>[0], route = {}) {
-  return service({ replayHeaders: ["x-mark"], ...options }, route, () => {
+  return watched({ replayHeaders: ["x-mark"], ...options }, route, () => {
     return new Response(marks.responseBody, { headers: { "x-mark": marks.responseHeader } });
   });
 }
 
 /** Everything that leaves a process beside the answers of its handlers, with the causes of errors. */
-async function said(api: Api, answers: readonly Response[]): Promise<string> {
+async function said(api: Api, answers: readonly Response[], responses?: "shown"): Promise<string> {
   const problems: string[] = [];
   for (const answer of answers) {
     if (answer.headers.get("content-type") !== "application/problem+json") continue;
     problems.push((await answer.text()) + inspect([...answer.headers]));
   }
+  const views = await operatorViews(api, responses);
   await new Promise(setImmediate);
-  return [inspect(api.events, { depth: 20 }), JSON.stringify(api.events), ...problems, ...warnings].join(
-    "\n",
-  );
+  return [
+    inspect(api.events, { depth: 20 }),
+    JSON.stringify(api.events),
+    ...api.lines,
+    await api.metrics.text(),
+    ...views,
+    ...problems,
+    ...warnings,
+  ].join("\n");
+}
+
+/** What an operator sees who may only look. What is not encrypted has to be hidden on purpose. */
+async function operatorViews(api: Api, shown?: "shown"): Promise<string[]> {
+  const responses = shown ?? (api.isEncrypted ? undefined : "hidden");
+  const admin = await served(api.latchkey, { responses });
+  const paths = [
+    "/api/records",
+    "/api/record?scope=MARK-tenant&key=MARK-key",
+    "/api/dead-letters",
+    "/api/audit",
+    "/api/stats",
+    "/api/activity",
+  ];
+  const views: string[] = [];
+  for (const path of paths) views.push(await (await admin.ask(path, { token: eve.token })).text());
+  return views;
 }
 
 function expectNoContent(text: string): void {
@@ -59,7 +95,7 @@ function expectNoContent(text: string): void {
 }
 
 describe("what a request and its answer say", () => {
-  it("stands in no event, problem or warning of requests that go well, are repeated or misused", async () => {
+  it("stands in no event, log, metric, operator's view, problem or warning of requests that go well, are repeated or misused", async () => {
     const api = answering({ store: memoryStore(), cache: {} });
     const answers = [await send(api), await send(api), await send(api, undefined, "another body")];
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 422]);
@@ -70,8 +106,19 @@ describe("what a request and its answer say", () => {
     expect(await problems(answers)).not.toContain("MARK");
   });
 
+  it("is looked for where it would be found: operators see it where they are to", async () => {
+    const api = answering({ store: memoryStore(), encryption: ring() });
+    const answers = [await send(api), await send(api, undefined, "another body")];
+    const text = await said(api, answers, "shown");
+    expect(text).toContain(marks.responseBody);
+    expect(text).toContain(marks.responseHeader);
+    expect(api.lines.join()).toContain("key_misuse");
+    expect(await api.metrics.text()).toMatch(/misuse[a-z_]*_total 1$/m);
+    expectNoContent(await said(api, []));
+  });
+
   it("stands in none of those of a handler that fails", async () => {
-    const api = service({ store: memoryStore(), onServerError: "reconcile" }, {}, () => {
+    const api = watched({ store: memoryStore(), onServerError: "reconcile" }, {}, () => {
       return new Response(marks.responseBody, { status: 500, headers: { "x-mark": marks.responseHeader } });
     });
     const answers = [await send(api), await send(api)];
