@@ -5,6 +5,7 @@ import {
   ioredisCluster,
   ioredisSentinel,
   nodeRedisCluster,
+  nodeRedisSentinel,
   type OpenedClient,
 } from "../stores/redis-support.ts";
 import { type Books, reckon, startApp, startClients } from "../support/redis-load.ts";
@@ -16,17 +17,22 @@ afterEach(async () => {
   for (const step of cleanUp.splice(0).reverse()) await step();
 });
 
-/**
- * Lets two applications work while something happens to the server, and looks what is left of their records. Answers
- * with what was acknowledged and is lost: how long before the trouble, in milliseconds.
- */
+/** What a failover has cost, each by when it was written: in milliseconds before the primary was gone. */
+interface Cost {
+  /** Acknowledged, and not there any more. */
+  readonly lost: readonly number[];
+  /** Executed, and executed again before anybody was told. */
+  readonly repeated: readonly number[];
+}
+
+/** Lets two applications work while something happens to the server, and looks what is left of their records. */
 async function endure(options: {
   readonly clients: readonly [() => OpenedClient, () => OpenedClient];
   readonly store?: RedisStoreOptions;
   /** Ends when the server works again. `killed` is called when nothing new can be acknowledged by what is gone. */
   readonly trouble: (killed: () => void) => Promise<unknown>;
   readonly annotate: (told: string) => Promise<unknown>;
-}): Promise<readonly number[]> {
+}): Promise<Cost> {
   const books: Books = { sent: [], complaints: [], refused: 0 };
   const start = (client: () => OpenedClient) => {
     const opened = client();
@@ -50,6 +56,8 @@ async function endure(options: {
   });
   await more();
   await load.stop();
+  // What was executed again is written down before anything is asked for again.
+  const executedAgain = books.sent.flatMap(({ executedAt }) => executedAt.slice(0, -1));
   // Somebody who has not seen any of it: what is not in Redis is not known.
   const { lost, repeated, wedged, unknown } = await reckon(start(options.clients[0]), books);
   await options.annotate(
@@ -59,18 +67,30 @@ async function endure(options: {
   expect(books.complaints).toEqual([]);
   expect(wedged).toEqual([]);
   expect(books.refused).toBeGreaterThan(0);
-  return lost.map((sent) => killedAt - (sent.acknowledged?.at ?? 0));
+  return {
+    lost: lost.map((sent) => killedAt - (sent.acknowledged?.at ?? 0)),
+    repeated: executedAgain.map((at) => killedAt - at),
+  };
 }
 
-/** Far above what replication on one machine is behind, and far below how long these tests run. */
+/**
+ * docs/stores.md states it: what was written within the last second may be lost. That is far above what replication on
+ * one machine is behind, and far below how long these tests run.
+ */
 const lagMs = 1_000;
 
-it("a cluster's primary is killed under load: no key is wedged, no tenant hears of another, and only the last moments can be lost", async ({
+/** Nothing older is lost or repeated, and nothing that came after it: answers under way may be heard a moment later. */
+function expectWithinLag({ lost, repeated }: Cost): void {
+  expect(lost.filter((beforeMs) => Math.abs(beforeMs) >= lagMs)).toEqual([]);
+  expect(repeated.filter((beforeMs) => Math.abs(beforeMs) >= lagMs)).toEqual([]);
+}
+
+it("a cluster's primary is killed under load: no key is wedged, no tenant hears of another, and only the last second can be lost or run again", async ({
   annotate,
 }) => {
   const cluster = await startRedisCluster();
   cleanUp.push(() => cluster.stop());
-  const lost = await endure({
+  const cost = await endure({
     clients: [() => ioredisCluster(cluster), () => nodeRedisCluster(cluster)],
     async trouble(killed) {
       const port = await cluster.killPrimaryOf("{latchkey:07}");
@@ -79,15 +99,15 @@ it("a cluster's primary is killed under load: no key is wedged, no tenant hears 
     },
     annotate,
   });
-  for (const beforeMs of lost) expect(beforeMs).toBeLessThan(lagMs);
+  expectWithinLag(cost);
 }, 90_000);
 
-it("a cluster's primary is killed under load, and every write had reached a replica: nothing that was acknowledged is lost", async ({
+it("a cluster's primary is killed under load, and every write had reached a replica: nothing that was acknowledged is lost, nothing runs twice", async ({
   annotate,
 }) => {
   const cluster = await startRedisCluster();
   cleanUp.push(() => cluster.stop());
-  const lost = await endure({
+  const cost = await endure({
     clients: [() => ioredisCluster(cluster), () => nodeRedisCluster(cluster)],
     store: { waitForReplicas: { count: 1, timeoutMs: 500 } },
     async trouble(killed) {
@@ -99,21 +119,21 @@ it("a cluster's primary is killed under load, and every write had reached a repl
     },
     annotate,
   });
-  expect(lost).toEqual([]);
+  expect(cost).toEqual({ lost: [], repeated: [] });
 }, 90_000);
 
-it("Sentinel promotes a replica under load: no key is wedged, and only the last moments can be lost", async ({
+it("Sentinel promotes a replica under load: no key is wedged, and only the last second can be lost or run again", async ({
   annotate,
 }) => {
   const sentinel = await startSentinel();
   cleanUp.push(() => sentinel.stop());
-  const lost = await endure({
-    clients: [() => ioredisSentinel(sentinel), () => ioredisSentinel(sentinel)],
+  const cost = await endure({
+    clients: [() => ioredisSentinel(sentinel), () => nodeRedisSentinel(sentinel)],
     async trouble(killed) {
       await sentinel.killPrimary();
       killed();
     },
     annotate,
   });
-  for (const beforeMs of lost) expect(beforeMs).toBeLessThan(lagMs);
+  expectWithinLag(cost);
 }, 90_000);

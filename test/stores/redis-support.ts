@@ -1,5 +1,5 @@
 import { Cluster, Redis } from "ioredis";
-import { createClient, createCluster } from "redis";
+import { createClient, createCluster, createSentinel } from "redis";
 import { afterAll, afterEach, beforeAll } from "vitest";
 import type { RecordId } from "../../src/core/record.ts";
 import type { Store } from "../../src/core/store.ts";
@@ -41,6 +41,10 @@ export function nodeRedisCluster({ nodes }: Nodes): OpenedClient {
 export function ioredisSentinel({ sentinels, name }: RedisSentinel): OpenedClient {
   const client = new Redis({ sentinels: [...sentinels], name, lazyConnect: true });
   return { client, end: async () => client.disconnect() };
+}
+
+export function nodeRedisSentinel({ sentinels, name }: RedisSentinel): OpenedClient {
+  return { client: createSentinel({ name, sentinelRootNodes: [...sentinels] }), end: async () => {} };
 }
 
 export const lacks = {

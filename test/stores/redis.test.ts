@@ -12,6 +12,7 @@ import {
   ioredisSingle,
   lacks,
   nodeRedisCluster,
+  nodeRedisSentinel,
   nodeRedisSingle,
   type OpenedClient,
 } from "./redis-support.ts";
@@ -49,6 +50,10 @@ const subjects: Readonly<Record<string, Subject>> = {
   "a node-redis cluster": { open: () => nodeRedisCluster(cluster), lacks: clusterLacks },
   "ioredis behind Sentinel, which waits for a replica": {
     open: () => ioredisSentinel(sentinel),
+    options: { waitForReplicas: { count: 1, timeoutMs: 5_000 } },
+  },
+  "node-redis behind Sentinel, which waits for a replica": {
+    open: () => nodeRedisSentinel(sentinel),
     options: { waitForReplicas: { count: 1, timeoutMs: 5_000 } },
   },
 };

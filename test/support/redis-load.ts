@@ -10,8 +10,8 @@ export const leaseMs = 2_000;
 export interface Sent {
   readonly tenant: string;
   readonly key: string;
-  /** How often its handler ran. */
-  executions: number;
+  /** When its handler began, each time. */
+  readonly executedAt: number[];
   /** What its client was told, and when. */
   acknowledged: { readonly body: string; readonly at: number } | undefined;
 }
@@ -49,7 +49,7 @@ export function startApp(client: RedisClient, books: Books, options: RedisStoreO
   const handle = idempotent(latchkey, { reconcileAfterMs: 600_000 })(async (request) => {
     const [tenant, key] = [request.headers.get("x-tenant"), request.headers.get("idempotency-key")];
     const sent = bySent.get(`${tenant} ${key}`);
-    if (sent !== undefined) sent.executions += 1;
+    sent?.executedAt.push(performance.now());
     await sleep(randomInt(5));
     return Response.json({ tenant, key, execution: randomUUID() }, { status: 201 });
   });
@@ -90,7 +90,7 @@ export function startClients(apps: readonly App[], books: Books, { clients }: { 
   }
 
   async function request(id: { readonly tenant: string; readonly key: string }): Promise<void> {
-    const sent: Sent = { ...id, executions: 0, acknowledged: undefined };
+    const sent: Sent = { ...id, executedAt: [], acknowledged: undefined };
     books.sent.push(sent);
     while (!isStopping) {
       const answer = await apps[randomInt(apps.length)]?.ask(sent);
@@ -124,7 +124,7 @@ export interface Reckoning {
 }
 
 export async function reckon(app: App, books: Books): Promise<Reckoning> {
-  const repeated = books.sent.filter(({ executions }) => executions > 1);
+  const repeated = books.sent.filter(({ executedAt }) => executedAt.length > 1);
   const lost: Sent[] = [];
   const wedged: Sent[] = [];
   let unknown = 0;

@@ -1,11 +1,11 @@
 import { ConfigError } from "../../core/errors.ts";
 import { type ConnectionLimits, connectionLimits } from "./connecting.ts";
 import { type IoredisClient, IoredisLink, isIoredis } from "./ioredis.ts";
-import { isNodeRedis, isNodeRedisPoolOrSentinel, type NodeRedisClient, NodeRedisLink } from "./node-redis.ts";
+import { isNodeRedis, isNodeRedisPool, type NodeRedisClient, NodeRedisLink } from "./node-redis.ts";
 
 /**
  * A client of the user's own: of the package ioredis a `Redis` (one that was made with `sentinels` as well) or a
- * `Cluster`; of the package redis what `createClient` or `createCluster` gives.
+ * `Cluster`; of the package redis what `createClient`, `createCluster` or `createSentinel` gives.
  */
 export type RedisClient = IoredisClient | NodeRedisClient;
 
@@ -63,11 +63,11 @@ export function linkOf(client: RedisClient, limits: ConnectionLimits = connectio
   if (isObject && isIoredis(client)) return new IoredisLink(client, limits);
   if (isObject && isNodeRedis(client)) return new NodeRedisLink(client, limits);
   const what =
-    isObject && isNodeRedisPoolOrSentinel(client)
-      ? "a pool or a sentinel client of the package redis is not supported"
+    isObject && isNodeRedisPool(client)
+      ? "a pool of the package redis is not supported"
       : "this is no client that redisStore knows";
   throw new ConfigError(
     `${what}: pass new Redis(…) or new Cluster(…) of the package ioredis (for Sentinel, new Redis({ sentinels, name })), ` +
-      "or createClient(…) or createCluster(…) of the package redis",
+      "or createClient(…), createCluster(…) or createSentinel(…) of the package redis",
   );
 }

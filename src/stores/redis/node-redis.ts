@@ -14,6 +14,7 @@ import {
   pinging,
   primaryLane,
 } from "./connecting.ts";
+import { isNodeRedisSentinel, SentinelConnection } from "./node-redis-sentinel.ts";
 
 /** What tells a client of the package redis, and what is used of it. */
 export interface NodeRedisClient {
@@ -23,15 +24,15 @@ export interface NodeRedisClient {
 }
 
 export function isNodeRedis(client: object): client is NodeRedisClient {
-  return "sendCommand" in client && "duplicate" in client && !isNodeRedisPoolOrSentinel(client);
+  return "sendCommand" in client && "duplicate" in client && !isNodeRedisPool(client);
 }
 
-/** Their connections change from command to command. */
-export function isNodeRedisPoolOrSentinel(client: object): boolean {
-  return "sendCommand" in client && ("acquire" in client || "execute" in client);
+/** Its connections change from command to command. */
+export function isNodeRedisPool(client: object): boolean {
+  return "sendCommand" in client && "execute" in client;
 }
 
-type Heard = (message: Buffer, channel: Buffer) => void;
+export type Heard = (message: Buffer, channel: Buffer) => void;
 
 /** Connections that were opened here, of one server or of a cluster. */
 interface Own {
@@ -43,7 +44,7 @@ interface Own {
   once(event: string, listener: () => void): unknown;
   off(event: string, listener: () => void): unknown;
 }
-interface OwnSingle extends Own {
+export interface OwnSingle extends Own {
   readonly isReady: boolean;
   sendCommand(args: readonly RedisArgument[], options: object): Promise<RedisReply>;
   subscribe(channels: string[], heard: Heard, isBuffer: true): Promise<void>;
@@ -144,15 +145,19 @@ function openingOf(client: NodeRedisClient): Opening<OwnSingle | OwnCluster> {
 }
 
 function duplicateOf(client: NodeRedisClient): OwnSingle | OwnCluster {
-  const { _options } = client as { _options?: { readonly defaults?: object } };
-  const atOnce = { disableOfflineQueue: true };
-  const overrides = isCluster(client) ? { defaults: { ..._options?.defaults, ...atOnce } } : atOnce;
-  const own = client.duplicate(...([overrides] as never[])) as OwnSingle | OwnCluster;
+  const own = isNodeRedisSentinel(client) ? new SentinelConnection(client) : libraryDuplicateOf(client);
   // Whoever needs the connection is told when it asks; an event that nobody hears would end the process.
   own.on("error", () => {});
   // Each call that comes before there is a connection is a listener; their number says nothing about a leak.
   own.setMaxListeners(0);
   return own;
+}
+
+function libraryDuplicateOf(client: NodeRedisClient): OwnSingle | OwnCluster {
+  const { _options } = client as { _options?: { readonly defaults?: object } };
+  const atOnce = { disableOfflineQueue: true };
+  const overrides = isCluster(client) ? { defaults: { ..._options?.defaults, ...atOnce } } : atOnce;
+  return client.duplicate(...([overrides] as never[])) as OwnSingle | OwnCluster;
 }
 
 class NodeRedisListening implements RedisListening {
