@@ -5,6 +5,7 @@
 --          ARGV[4]  about how many entries the audit trail of a bucket has
 --          KEYS     in a cluster, behind the others, the keys that are named below with an @ and no minute: so that a node
 --                   that has handed one of them on, while its slot moves, refuses before anything is written
+-- Output:  the settings by name · RECORDS, how many of KEYS come before those · names of keys, and when these go
 --
 -- Keys of a bucket: <tag><name> a record · <tag>q<name> its request · @sweep, @resume, @unknown what workers look
 -- through, by when it is due · @windows, @softs the minutes in which records expire, @w<minute>, @s<minute> which ones

@@ -1,5 +1,8 @@
 -- Acts on what is due in an index of a bucket. The record says whether it is: an index may be wrong, because a record was
 -- lost or a write came without the other, and is put right then.
+--
+-- Input:   what bucket.lua is told; record.lua and writes.lua have to come before
+-- Output:  eachDue, which calls act(key, record, when it was due in each index) for up to so many
 
 local DUE_CHUNK = 200
 -- What cannot be read or was wrong stands before what is due, and nobody else is served while a script looks past it.

@@ -4,6 +4,9 @@
 --   onCrash · after (why it was last executed) · watched · kept (its request is stored) · fence · reconcileAfterMs ·
 --   escalatedAt · count · lengths of fingerprint, owner, route and progress; then these
 --   the tail: a reason, or the response
+--
+-- Input:   none
+-- Output:  HEAD, for struct, and how many bytes it and its beginnings have · VERSION · the states, by number
 local HEAD = '>BBI6I6I6BBBBI4I6I6I4I2I2I2I4'
 local HEAD_BYTES = 54
 -- What comes before the second line, and before createdAt.

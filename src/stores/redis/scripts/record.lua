@@ -1,4 +1,8 @@
 -- What a record can become. A table of its fields stands for it meanwhile.
+--
+-- Input:   none
+-- Output:  decode and encode, between a value and its table · readable and isSettled, which ask · expire, suspend and crash,
+--          which change the table and write nothing
 --#include layout
 local STATE_NAMES = { 'pending', 'in_progress', 'completed', 'failed_retryable', 'unknown', 'expired' }
 

@@ -1,5 +1,9 @@
 -- What a script writes is gathered, and written at its end: what is refused (no memory left, a record that cannot be
 -- read) is refused before anything has happened, and what belongs together travels in one command.
+--
+-- Input:   what bucket.lua is told; record.lua has to come before
+-- Output:  put, wake, audit and others, which gather · flush, which a script calls once, at its end: nothing is written
+--          without it
 --#include bucket
 local sets, expiring, others, news, trail = {}, {}, {}, {}, {}
 -- By tag.
