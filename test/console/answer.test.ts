@@ -59,7 +59,7 @@ it("an answer that its route redacts is shown as it is stored, and says so", asy
   const answer = page.getByRole("region", { name: "Answer" });
   await answer.getByText('"id": "[redacted]"').waitFor();
   await answer.getByRole("row", { name: "idempotency-redacted true" }).waitFor();
-  expect(await answer.innerText()).not.toContain("ch_1");
+  expect(await answer.textContent()).not.toContain("ch_1");
 });
 
 it("an answer that could not be redacted is not stored, and the page says why it is not shown", async () => {
