@@ -67,6 +67,7 @@ function layered() {
   const link: FrontLink = {
     keyPrefix: "",
     close: async () => {},
+    primaries: async () => [],
     async send(name, [command, , value]) {
       if (command === "SET") entries.set(name, Buffer.from(value ?? ""));
       await meanwhile?.();

@@ -8,6 +8,7 @@ function front(timeoutMs: number) {
   const link: FrontLink = {
     keyPrefix: "",
     close: async () => {},
+    primaries: async () => [],
     send: () =>
       new Promise((resolve, reject) => {
         asked.push({ answer: (reply) => (reply instanceof Error ? reject(reply) : resolve(reply)) });

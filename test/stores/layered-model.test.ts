@@ -102,6 +102,7 @@ function lyingLink(random: Random): FrontLink {
   return {
     keyPrefix: "",
     close: async () => {},
+    primaries: async () => [],
     async send(name, [command, , value]) {
       await sleep(random() < 0.1 ? 15 + random() * 40 : random() * 3);
       if (random() < 0.03) throw new Error("the connection is lost");

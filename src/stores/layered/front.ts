@@ -1,8 +1,9 @@
 import type { RedisLink } from "../redis/client.ts";
+import { removeKeys } from "./clearing.ts";
 import type { Clocks } from "./truth-clock.ts";
 
 /** What the front needs of a client. */
-export type FrontLink = Pick<RedisLink, "keyPrefix" | "send" | "close">;
+export type FrontLink = Pick<RedisLink, "keyPrefix" | "send" | "primaries" | "close">;
 
 export interface FrontOptions {
   readonly prefix: string;
@@ -68,6 +69,20 @@ export class Front {
       written();
       this.#failed();
     });
+  }
+
+  /** Removes everything that is kept here, as far as Redis can be asked to. What is left goes when its time is over. */
+  async clear(): Promise<void> {
+    try {
+      await removeKeys(this.#link, this.#prefix);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      process.emitWarning(
+        `a tenant was forgotten, and answers to it may stay in Redis for up to a day, which could not be asked to remove ` +
+          `them: forget the tenant again when Redis is back, or remove the keys ${this.#prefix}* (${reason})`,
+        { code: "LATCHKEY_LAYERED" },
+      );
+    }
   }
 
   close(): Promise<void> {

@@ -139,8 +139,14 @@ export class LayeredStore<Tx> implements Store<Tx> {
     return this.#beginAnew(this.#truth.bust(id, said));
   }
 
-  forgetTenant(options: ForgetOptions): Promise<ForgetCounts> {
-    return this.#beginAnew(this.#truth.forgetTenant(options));
+  /**
+   * Nobody can tell whose an entry in Redis is, so that all of them are removed: those of the other tenants are of an
+   * earlier generation too, and of no use any more. Once, when the truth has nothing left.
+   */
+  async forgetTenant(options: ForgetOptions): Promise<ForgetCounts> {
+    const counts = await this.#beginAnew(this.#truth.forgetTenant(options));
+    if (counts.removed === 0) await this.#front.clear();
+    return counts;
   }
 
   onBusted(listener: BustListener): BustNames {
