@@ -12,54 +12,69 @@ import { migrate, mysqlStore } from "../../src/stores/mysql/store.ts";
 import { type MariadbServer, startOwnMariadb } from "../support/mariadb-server.ts";
 
 const kills = 10;
+const leaseMs = 1_000;
 const processCount = 2;
 /** In each process; half of them book rides, and half of them charge. */
 const clientCount = 12;
 /** Enough that every kill meets all kinds of calls under way. */
-const acknowledgedBetweenKills = 80;
+const acknowledgedBetweenKills = 40;
 
 let server: MariadbServer;
+let url: string;
 let pool: Pool;
-let children: ChildProcess[] = [];
+const processes: ChildProcess[] = [];
 const folder = mkdtempSync(join(tmpdir(), "latchkey-mariadb-kill-"));
 const ledger = join(folder, "ledger");
 
 beforeAll(async () => {
   server = await startOwnMariadb();
-  const { url } = await server.createDatabase();
+  ({ url } = await server.createDatabase());
   pool = mysql.createPool({ uri: url });
   await migrate(pool);
   // Without a unique key: what was executed twice is to be seen, and not to be refused.
   await pool.query(
     "CREATE TABLE rides (n BIGINT AUTO_INCREMENT PRIMARY KEY, id VARBINARY(100)) ENGINE = InnoDB",
   );
-  const program = fileURLToPath(new URL("./mariadb-process.ts", import.meta.url));
-  children = Array.from({ length: processCount }, () =>
-    fork(program, [url, ledger, String(clientCount)], { execArgv: ["--import", "tsx"] }),
-  );
-  await Promise.all(children.map((child) => heard(child, "ready")));
+  for (let nth = 0; nth < processCount; nth += 1) startProcess();
 }, 60_000);
 afterAll(async () => {
-  for (const child of children) child.kill("SIGKILL");
+  await Promise.all(processes.map(killProcess));
   await pool.end();
   await server.remove();
   rmSync(folder, { recursive: true, force: true });
 });
 
-it("MariaDB killed ten times under the load of two processes: nothing acknowledged is lost, and nothing has run twice", async ({
+function startProcess(): void {
+  const program = fileURLToPath(new URL("./mariadb-process.ts", import.meta.url));
+  const args = [url, ledger, String(clientCount), String(leaseMs)];
+  processes.push(fork(program, args, { execArgv: ["--import", "tsx"] }));
+}
+
+async function killProcess(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  child.kill("SIGKILL");
+  await once(child, "exit");
+}
+
+it("MariaDB killed ten times under the load of two processes, which are killed as well: nothing acknowledged is lost, and nothing has run twice", async ({
   annotate,
 }) => {
-  const done = Promise.all(children.map((child) => heard(child, "done")));
   for (let kill = 1; kill <= kills; kill += 1) {
-    const before = entries("acknowledged").length;
-    while (entries("acknowledged").length - before < acknowledgedBetweenKills) {
-      await Promise.race([sleep(20), done]);
+    const before = acknowledgedKeys().size;
+    while (acknowledgedKeys().size - before < acknowledgedBetweenKills) await sleep(20);
+    if (kill % 2 === 0) {
+      // Whoever knew what became of a charge goes with the server, and leases run out before it is back.
+      const [gone] = processes.splice(0, 1) as [ChildProcess];
+      await Promise.all([server.kill(), killProcess(gone)]);
+      startProcess();
+      await sleep(leaseMs);
+    } else {
+      await server.kill();
     }
-    await server.kill();
     await server.start();
   }
-  for (const child of children) child.send("stop");
-  await done;
+  // Every key that was begun has an end before they are: none is wedged.
+  await Promise.all(processes.map(stopProcess));
 
   const told = entries("acknowledged");
   const answers = new Map(told.map(({ key, text }) => [key, text]));
@@ -73,17 +88,20 @@ it("MariaDB killed ten times under the load of two processes: nothing acknowledg
   expect(rides.map(({ key }) => key).sort(), "one ride for each key").toEqual(keysOf("ride"));
   const executed = entries("executed");
   const charges = executed.filter(({ key }) => key.startsWith("charge"));
-  expect(charges.map(({ key }) => key).sort(), "one charge for each key").toEqual(
-    [...keysOf("charge"), ...unknown].sort(),
-  );
+  const charged = charges.map(({ key }) => key);
+  expect(charged.filter((key, nth) => charged.indexOf(key) !== nth)).toEqual([]);
+  // Whether one that is unknown was made depends on whether the answer to its reservation came through.
+  expect(charged.filter((key) => !unknown.has(key)).sort()).toEqual(keysOf("charge"));
   const made = new Set([
     ...rides.map((ride) => JSON.stringify(ride)),
     ...charges.map(({ key, text }) => JSON.stringify({ key, charge: text })),
   ]);
   expect([...answers.values()].filter((answer) => !made.has(answer))).toEqual([]);
   await expectReplays(answers);
-  // The kills have hit something: attempts that were rolled back, or whose answer was lost, began more than once.
+  // The kills have hit something: rides that were rolled back, or whose answer was lost, began more than once, and what
+  // became of some charges nobody knew any more.
   expect(executed.length - charges.length).toBeGreaterThan(rides.length);
+  expect(unknown.size).toBeGreaterThan(0);
   await annotate(`${rides.length} rides, ${charges.length} charges, of which ${unknown.size} unknown`);
 }, 90_000);
 
@@ -98,12 +116,14 @@ async function expectReplays(answers: ReadonlyMap<string, string>): Promise<void
   await latchkey.close();
 }
 
-/** Rejects if the process ends before it has said so. */
-async function heard(child: ChildProcess, message: string): Promise<void> {
-  const ended = once(child, "exit").then(() => Promise.reject(new Error(`ended before it was ${message}`)));
-  let said: unknown;
-  while (said !== message) [said] = (await Promise.race([once(child, "message"), ended])) as unknown[];
-  ended.catch(() => {});
+async function stopProcess(child: ChildProcess): Promise<void> {
+  const exited = once(child, "exit");
+  child.send("stop");
+  expect(await exited).toEqual([0, null]);
+}
+
+function acknowledgedKeys(): ReadonlySet<string> {
+  return new Set(entries("acknowledged").map(({ key }) => key));
 }
 
 function entries(kind: "executed" | "acknowledged" | "unknown") {

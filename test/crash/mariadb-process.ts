@@ -8,13 +8,13 @@ import mysql, { type ResultSetHeader } from "mysql2/promise";
 import { createLatchkey, OperationRefusedError, StoreError } from "../../src/index.ts";
 import { mysqlStore } from "../../src/stores/mysql/store.ts";
 
-const [url = "", ledger = "", clientCount = "0"] = process.argv.slice(2);
+const [url = "", ledger = "", clientCount = "0", leaseMs = "0"] = process.argv.slice(2);
 const pool = mysql.createPool({ uri: url, connectionLimit: 16 });
 const latchkey = createLatchkey({
   store: mysqlStore(pool),
   tenant: "single",
-  leaseMs: 1_000,
-  storeTimeoutMs: 900,
+  leaseMs: Number(leaseMs),
+  storeTimeoutMs: Number(leaseMs) * 0.9,
 });
 
 const kinds = {
@@ -31,16 +31,14 @@ const clients = Array.from({ length: Number(clientCount) }, async (_, client) =>
   for (let nth = 0; !isOver; nth += 1) await askUntilKnown(kind, `${kind}-${client}-${nth}`);
 });
 
-process.on("message", async () => {
+process.once("message", async () => {
   isOver = true;
-  // Every key that was begun has an end: none is wedged.
   await Promise.all(clients);
   await latchkey.close({ drainMs: 0 });
   await pool.end();
-  process.send?.("done");
+  process.disconnect();
 });
 process.on("disconnect", () => process.exit());
-process.send?.("ready");
 
 async function askUntilKnown(kind: Kind, key: string): Promise<void> {
   for (;;) {
@@ -73,7 +71,7 @@ function charge(key: string) {
     const id = randomUUID();
     note("executed", key, id);
     // The provider takes a moment, in which the server may be killed.
-    await sleep(Math.random() * 20);
+    await sleep(Math.random() * 50);
     return { key, charge: id };
   });
 }
