@@ -34,15 +34,11 @@ async function start(store: AppOptions["store"], latchkey: AppOptions["latchkey"
 const withoutTransactions = new Set(["Redis", "Redis Cluster"]);
 
 const { "Postgres with advisory locks": _below, ...leaseStores } = sharedStores;
-const stores: Record<string, () => Promise<SharedStore>> = {
-  SQLite: async () => ({ store: { kind: "sqlite", path: files.sqlitePath }, stop: async () => {} }),
-  ...leaseStores,
-};
 
 /** A key in a header is a token. */
 const dashed = (name: string) => name.replaceAll(" ", "-");
 
-describe.each(Object.entries(stores))("kill -9 and SIGSTOP in mid-handler on %s", (name, startStore) => {
+describe.each(Object.entries(leaseStores))("kill -9 and SIGSTOP in mid-handler on %s", (name, startStore) => {
   let shared: SharedStore;
   const storeOf = () => shared.store;
   beforeAll(async () => {

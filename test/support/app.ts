@@ -8,7 +8,6 @@ import type { LatchkeyOptions } from "../../src/index.ts";
 
 export interface AppOptions {
   readonly store:
-    | { readonly kind: "sqlite"; readonly path: string }
     | {
         readonly kind: "postgres";
         readonly url: string;
@@ -116,7 +115,6 @@ export function workspace() {
   const ledger = join(folder, "ledger.txt");
   return {
     ledger,
-    sqlitePath: join(folder, "latchkey.db"),
     /** The attempts that were executed under a key, in order. */
     executions(key: string): number[] {
       let text = "";

@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { openStore } from "../../src/stores/open-store.ts";
 import type { AppOptions } from "./app.ts";
 import { freshDatabase } from "./database.ts";
@@ -5,7 +8,7 @@ import { startDynamoDb } from "./dynamodb-server.ts";
 import { startMariadb } from "./mariadb-server.ts";
 import { startRedis, startRedisCluster } from "./redis-server.ts";
 
-/** A store on a real server that any number of processes can share, ready to be used. */
+/** A store on a real server, or in a file, that any number of processes can share, ready to be used. */
 export interface SharedStore {
   readonly store: AppOptions["store"];
   stop(): Promise<unknown>;
@@ -13,6 +16,12 @@ export interface SharedStore {
 
 /** Every store that several processes can share, by its name. */
 export const sharedStores = {
+  SQLite: () =>
+    migrated(async () => {
+      const folder = await mkdtemp(join(tmpdir(), "latchkey-shared-"));
+      const url = `sqlite:${join(folder, "latchkey.db")}`;
+      return { store: { kind: "url", url }, stop: () => rm(folder, { recursive: true, force: true }) };
+    }),
   Postgres: () => migrated(postgres),
   "Postgres with advisory locks": () =>
     migrated(async () => {
@@ -56,9 +65,7 @@ async function postgres() {
 
 async function migrated(start: () => Promise<SharedStore>): Promise<SharedStore> {
   const shared = await start();
-  if (shared.store.kind !== "sqlite") {
-    const store = await openStore(shared.store.url, { migrate: true });
-    await store.close();
-  }
+  const store = await openStore(shared.store.url, { migrate: true });
+  await store.close();
   return shared;
 }
