@@ -24,15 +24,16 @@ const kinds = {
 type Kind = keyof typeof kinds;
 
 const work = { ride: book, charge };
-let isOver = false;
+let last = Number.POSITIVE_INFINITY;
 
 const clients = Array.from({ length: Number(clientCount) }, async (_, client) => {
   const kind: Kind = client % 2 === 0 ? "ride" : "charge";
-  for (let nth = 0; !isOver; nth += 1) await askUntilKnown(kind, `${kind}-${client}-${nth}`);
+  for (let nth = 0; nth <= last; nth += 1) await askUntilKnown(kind, `${kind}-${client}-${nth}`);
 });
 
-process.once("message", async () => {
-  isOver = true;
+process.once("message", async (begun: number) => {
+  // What a process that was killed has begun has an end as well.
+  last = begun;
   await Promise.all(clients);
   await latchkey.close({ drainMs: 0 });
   await pool.end();
