@@ -10,7 +10,7 @@ import type { OwnDispatch } from "./own-dispatch.ts";
 import type { OwnPlaces } from "./own-paths.ts";
 import { refusalAnswer } from "./proxy/failures.ts";
 import { originForm, refusalOf } from "./proxy/refuse.ts";
-import { asksForWebsocket } from "./proxy/upgrading.ts";
+import { asksForWebsocket, sayLast } from "./proxy/upgrading.ts";
 import { CallerUnavailableError } from "./tenants.ts";
 
 /** What stands behind the entrance, and may be another one with the next request. */
@@ -118,7 +118,8 @@ export class Entrance {
           this.#host.places()?.handlerOf(path) !== undefined ||
           // What is protected is answered once and kept, which no websocket can be.
           current.protection(req.method ?? "", path) !== undefined));
-    if (isRefused) socket.end("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+    if (isRefused)
+      sayLast(socket, "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
     else current.proxy.upgrade(req, socket, head);
   }
 

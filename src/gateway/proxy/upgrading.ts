@@ -109,6 +109,11 @@ function plainResponse(req: IncomingMessage, socket: Duplex): ServerResponse {
   const res = new ServerResponse(req);
   res.shouldKeepAlive = false;
   res.assignSocket(socket as Parameters<ServerResponse["assignSocket"]>[0]);
-  res.on("finish", () => socket.end());
+  res.on("finish", () => sayLast(socket));
   return res;
+}
+
+/** Ends a connection that the server has let go of: nobody else would, if the client kept its own side open. */
+export function sayLast(socket: Duplex, text = ""): void {
+  socket.end(text, "latin1", () => socket.destroy());
 }
