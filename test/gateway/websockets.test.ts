@@ -5,7 +5,7 @@ import { open, send, speak } from "../adapters/client.ts";
 import { until } from "../adapters/harness.ts";
 import { closesAfterwards } from "./proxy/gateway.ts";
 import { answerText, Misbehaving } from "./proxy/misbehaving.ts";
-import { Client, echo, handshake } from "./proxy/websocket-client.ts";
+import { Client, echo, handshake, switched } from "./proxy/websocket-client.ts";
 import { gateway, settingsOf } from "./support.ts";
 
 async function echoing(): Promise<Misbehaving> {
@@ -125,6 +125,21 @@ describe("a gateway that drains", () => {
     await client.hears("HTTP/1.1 400 Bad Request");
     expect(upstream.requests("GET")).toBe(0);
     await finish();
+  });
+
+  it("tells who was on the way to a websocket as soon as it is one", async () => {
+    const upstream = closesAfterwards(await Misbehaving.start());
+    const { gateway: running } = await gateway(settingsOf(upstream.address));
+    const client = new Client(running.port, handshake());
+    await until("it to be asked for", () => upstream.requests("GET") === 1);
+    const closing = running.close({ drainMs: 10_000 });
+    const told = [client.socket, upstream.sockets[0] as Socket].map((socket) => once(socket.resume(), "end"));
+    upstream.sockets[0]?.write(switched);
+
+    await Promise.all(told);
+    client.socket.end();
+    upstream.sockets[0]?.end();
+    await closing;
   });
 
   it("says so to who asks for its health over a connection that it still has, and takes no other", async () => {

@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 /** Joined connections: whatever comes from one side goes to the other, until both have ended. */
 export class Tunnels {
   readonly #open = new Set<() => void>();
-
+  #isOver = false;
   #whenEmpty: (() => void) | undefined;
 
   /** Resolves once none is left. */
@@ -31,10 +31,12 @@ export class Tunnels {
     };
     oneWay(client, upstream, closed);
     oneWay(upstream, client, closed);
+    if (this.#isOver) end();
   }
 
-  /** Tells both sides of each that it is over, and does not wait for them for long. */
+  /** Tells both sides of each that it is over, and does not wait for them for long; those who come later are told at once. */
   end(): void {
+    this.#isOver = true;
     for (const end of this.#open) end();
   }
 }
