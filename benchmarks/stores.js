@@ -1,10 +1,11 @@
 // What does each store do per second, what does a key cost to keep in it, and what does its server's own tool say?
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { mkdtemp, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DescribeTableCommand, DynamoDBClient } from "@aws-sdk/client-dynamodb";
-import { Redis } from "ioredis";
+import { Cluster, Redis } from "ioredis";
 import { createLatchkey } from "latchkey";
 import { layeredStore } from "latchkey/layered";
 import { redisStore } from "latchkey/redis";
@@ -34,6 +35,8 @@ const plainRedis = "Redis: one script call for each step (ioredis, bare)";
 const ours = "Redis (ioredis)";
 const storeAlone = "Redis (ioredis): reserve and settle alone, without the engine";
 const storeSingly = "the same, one script call for each (groupCommit: false)";
+const redisCluster = "Redis Cluster, six nodes here";
+const layered = "Redis in front of Postgres";
 const dynamodbLocal = "DynamoDB Local";
 
 export async function run() {
@@ -69,9 +72,9 @@ async function measure(postgres, servers) {
       redisStore(new Redis(servers.redis, { lazyConnect: true }), { groupCommit: false }),
     ),
     [plainRedis]: await plainScripts(servers.redis),
-    "Redis Cluster, six nodes here": await opened(servers.redisCluster),
+    [redisCluster]: await opened(servers.redisCluster),
     [dynamodbLocal]: await opened(dynamodb),
-    "Redis in front of Postgres": latchkeyOn(
+    [layered]: latchkeyOn(
       layeredStore(
         await openStore(postgres, { postgres: { listen: true } }),
         new Redis(servers.redis, { lazyConnect: true }),
@@ -175,7 +178,12 @@ function sizes(postgres, servers, sqlite) {
     { name: "MariaDB", size: () => mariadbSize(servers.mariadb) },
     { name: ours, size: () => redisSize(servers.redis) },
     { name: plainRedis, size: () => redisSize(servers.redis) },
+    { name: redisCluster, size: () => redisClusterSize(servers.redisCluster) },
     { name: dynamodbLocal, size: () => dynamodbSize(servers.dynamodb) },
+    {
+      name: layered,
+      size: async () => (await postgresSize(postgres)) + (await redisSize(servers.redis)),
+    },
   ];
 }
 
@@ -234,11 +242,33 @@ async function mariadbSize(url) {
 async function redisSize(url) {
   const client = new Redis(url);
   try {
-    const [, bytes] = /used_memory:(\d+)/.exec(await client.info("memory")) ?? [];
-    return Number(bytes);
+    return await memoryOf(client);
   } finally {
     client.disconnect();
   }
+}
+
+/**
+ * Of the primaries: each of their replicas takes as much again.
+ *
+ * @param {string} url
+ */
+async function redisClusterSize(url) {
+  const nodes = url.replace("redis-cluster://", "").split(",");
+  const client = new Cluster(nodes.map((node) => `redis://${node}`));
+  try {
+    await once(client, "ready");
+    const bytes = await Promise.all(client.nodes("master").map(memoryOf));
+    return bytes.reduce((sum, each) => sum + each, 0);
+  } finally {
+    client.disconnect();
+  }
+}
+
+/** @param {Redis} client */
+async function memoryOf(client) {
+  const [, bytes] = /used_memory:(\d+)/.exec(await client.info("memory")) ?? [];
+  return Number(bytes);
 }
 
 /** @param {string} endpoint */
@@ -307,7 +337,7 @@ function report({ rates, toolRates, wakeUps, bytes }) {
     ],
     notes: [
       `Bytes per key: what ${whole(keyCount)} more keys (a twentieth of them in DynamoDB) add to the table with its indexes, to the file with its log, or to Redis' memory ` +
-        "with its log's buffers; for DynamoDB what it would bill as storage. Redis runs with `appendonly yes` (the disk once a " +
+        "with its log's buffers, in a Cluster to that of its primaries; Redis in front of Postgres: to both together; for DynamoDB what it would bill as storage. Redis runs with `appendonly yes` (the disk once a " +
         "second), MariaDB and Postgres wait for the disk at every commit. DynamoDB Local is a stand-in for development: its rate says " +
         "nothing about the service.",
     ],
