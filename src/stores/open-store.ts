@@ -1,6 +1,7 @@
 import { ConfigError } from "../core/errors.ts";
 import type { Store } from "../core/store.ts";
 import { driver } from "./driver.ts";
+import type { DynamoDbStoreOptions } from "./dynamodb/store.ts";
 import type { MysqlStoreOptions } from "./mysql/store.ts";
 import type { PostgresStoreOptions } from "./postgres/store.ts";
 import { parseClusterUrl, redisClient, redisClusterClient } from "./redis/connect.ts";
@@ -14,6 +15,8 @@ export interface OpenStoreOptions {
   readonly postgres?: PostgresStoreOptions;
   readonly mysql?: MysqlStoreOptions;
   readonly redis?: RedisStoreOptions;
+  /** The table is named by the URL. */
+  readonly dynamodb?: Omit<DynamoDbStoreOptions, "table">;
 }
 
 /**
@@ -190,7 +193,7 @@ async function openDynamodb(url: string, options: OpenStoreOptions): Promise<Sto
     ...(username === "" ? {} : { credentials: credentialsOf(username, password) }),
   });
   return opened({
-    store: () => dynamodbStore(client, { table }),
+    store: () => dynamodbStore(client, { ...options.dynamodb, table }),
     prepare: options.migrate ? () => createTable(client, { table }) : undefined,
     end: async () => client.destroy(),
   });

@@ -93,6 +93,15 @@ describe("what is asked for with a URL", () => {
     await database.drop();
   });
 
+  it("a DynamoDB store has its options, and those that make no sense are refused", async () => {
+    // Nothing is asked of a server until there is a call.
+    const url = "dynamodb://test:test@local/latchkey?endpoint=http://127.0.0.1:1";
+    const store = await openStore(url, { dynamodb: { largeBodies: "refuse" } });
+    expect(store.capabilities.responseBytesMax).toBe(360 * 1024);
+    await store.close();
+    await expect(openStore(url, { dynamodb: { clockSkewMs: -1 } })).rejects.toThrow(ConfigError);
+  });
+
   it("tables in partitions are not made by the way, because nobody has said how long a partition is", async () => {
     const opened = openStore("postgres://localhost/db", { migrate: true, postgres: { partitioned: true } });
     await expect(opened).rejects.toThrow(/made by migrate\(pool, \{ partitioned/);
