@@ -1,10 +1,13 @@
 import { Redis } from "ioredis";
 import { createSentinel } from "redis";
 import { afterEach, describe, expect, it } from "vitest";
+import { ConfigError } from "../../src/core/errors.ts";
 import { linkOf, type RedisLink } from "../../src/stores/redis/client.ts";
+import { connectionLimits } from "../../src/stores/redis/connecting.ts";
 import { type RedisClient, redisStore } from "../../src/stores/redis/store.ts";
 import { type RedisSentinel, startSentinel } from "../support/redis-server.ts";
 import { again, request } from "../support/reserve-request.ts";
+import { startTcpProxy } from "../support/tcp-proxy.ts";
 import { eventually } from "./postgres-support.ts";
 import { ioredisSentinel, nodeRedisSentinel } from "./redis-support.ts";
 
@@ -20,8 +23,8 @@ async function start(): Promise<RedisSentinel> {
   return sentinel;
 }
 
-function link(client: RedisClient): RedisLink {
-  const opened = linkOf(client);
+function link(client: RedisClient, limits: Partial<typeof connectionLimits> = {}): RedisLink {
+  const opened = linkOf(client, { ...connectionLimits, ...limits });
   cleanUp.push(() => opened.close());
   return opened;
 }
@@ -101,4 +104,34 @@ it("a node-redis Sentinel client that finds no sentinel lets calls fail, and not
   await expect(store.reserve(request())).rejects.toThrow(/there is no connection to Redis/);
   await store.close();
   await expect(store.reserve(request())).rejects.toThrow(/the store was closed/);
+});
+
+it("a connection of node-redis's Sentinel client whose host has vanished is given up, and the next call has another", async () => {
+  const sentinel = await start();
+  const port = (await primaryOf(sentinel)).options.port ?? 0;
+  const proxy = await startTcpProxy({ host: "127.0.0.1", port });
+  cleanUp.push(() => proxy.close());
+  const client = createSentinel({
+    name: sentinel.name,
+    sentinelRootNodes: [...sentinel.sentinels],
+    nodeAddressMap: (address) =>
+      address === `127.0.0.1:${port}` ? { host: "127.0.0.1", port: proxy.port } : undefined,
+  });
+  const asked = link(client, { silenceMs: 400 });
+  const answers = () =>
+    asked.send("key", ["GET", "key"]).then(
+      () => true,
+      () => false,
+    );
+  expect(await answers()).toBe(true);
+  proxy.strand();
+  expect(await answers()).toBe(false);
+  await eventually(answers, 10_000);
+}, 30_000);
+
+it("a Sentinel client of redis 5, which has no duplicate, is refused with what to do", () => {
+  const client = createSentinel({ name: "latchkey", sentinelRootNodes: [{ host: "127.0.0.1", port: 1 }] });
+  const older = new Proxy(client, { has: (target, name) => name !== "duplicate" && name in target });
+  expect(() => redisStore(older)).toThrow(ConfigError);
+  expect(() => redisStore(older)).toThrow(/before version 6: install redis@6/);
 });

@@ -2,6 +2,7 @@ import { ConfigError } from "../../core/errors.ts";
 import { type ConnectionLimits, connectionLimits } from "./connecting.ts";
 import { type IoredisClient, IoredisLink, isIoredis } from "./ioredis.ts";
 import { isNodeRedis, isNodeRedisPool, type NodeRedisClient, NodeRedisLink } from "./node-redis.ts";
+import { isNodeRedisSentinel } from "./node-redis-sentinel.ts";
 
 /**
  * A client of the user's own: of the package ioredis a `Redis` (one that was made with `sentinels` as well) or a
@@ -62,12 +63,15 @@ export function linkOf(client: RedisClient, limits: ConnectionLimits = connectio
   const isObject = typeof client === "object" && client !== null;
   if (isObject && isIoredis(client)) return new IoredisLink(client, limits);
   if (isObject && isNodeRedis(client)) return new NodeRedisLink(client, limits);
-  const what =
-    isObject && isNodeRedisPool(client)
-      ? "a pool of the package redis is not supported"
-      : "this is no client that redisStore knows";
+  const what = isObject ? reasonAgainst(client) : undefined;
   throw new ConfigError(
-    `${what}: pass new Redis(…) or new Cluster(…) of the package ioredis (for Sentinel, new Redis({ sentinels, name })), ` +
-      "or createClient(…), createCluster(…) or createSentinel(…) of the package redis",
+    `${what ?? "this is no client that redisStore knows"}: pass new Redis(…) or new Cluster(…) of the package ioredis (for ` +
+      "Sentinel, new Redis({ sentinels, name })), or createClient(…), createCluster(…) or createSentinel(…) of the package redis",
   );
+}
+
+function reasonAgainst(client: object): string | undefined {
+  if (isNodeRedisPool(client)) return "a pool of the package redis is not supported";
+  if (!isNodeRedisSentinel(client)) return undefined;
+  return "a Sentinel client of the package redis cannot be asked for another connection before version 6: install redis@6";
 }

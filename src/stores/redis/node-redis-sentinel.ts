@@ -10,7 +10,7 @@ export interface NodeRedisSentinel {
 }
 
 export function isNodeRedisSentinel(client: object): client is NodeRedisSentinel {
-  return "sendCommand" in client && "duplicate" in client && "getMasterNode" in client;
+  return "sendCommand" in client && "getMasterNode" in client;
 }
 
 /** A Sentinel client of one's own, which is only asked who the primary is. */
