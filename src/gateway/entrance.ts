@@ -52,7 +52,7 @@ export class Entrance {
 
   #handle(req: IncomingMessage, res: ServerResponse): Promise<void> | undefined {
     const current = this.#host.current();
-    const refusal = refusalOf(req);
+    const refusal = refusalOf(req, (path) => this.#host.places()?.isStatus(path) === true);
     if (refusal !== undefined) return this.#refuse(req, res, refusalAnswer(this.#host.context, refusal));
     // From here on everybody reads the same path, also in a target that names its host.
     req.url = originForm(req.url ?? "/");

@@ -87,6 +87,26 @@ workers: { completer: { intervalMs: 20 } }
     expect(names.filter((name) => name.startsWith("latchkey"))).toEqual([]);
   });
 
+  it("takes what is encoded in a key for the key where it is asked for, and for a path everywhere else", async () => {
+    const upstream = await countingService();
+    const { url } = await gateway(settingsOf(upstream.url, "statusPath: /idempotency\n"));
+    const ask = async (path: string) => {
+      const socket = connect(Number(new URL(url).port), "127.0.0.1");
+      socket.end(`GET ${path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n`);
+      let text = "";
+      for await (const part of socket) text += part;
+      return Number(text.split(" ")[1]);
+    };
+    await send(url, { key: "order/47.11?", json: {} });
+
+    expect(await ask("/idempotency/order%2F47.11%3F")).toBe(201);
+    expect(await ask("/idempotency/..%2Fcharges")).toBe(404);
+    for (const path of ["/idempotency/../charges", "/idempotency/%zz", "/charges%2F1", "/idempotency%2Fa"]) {
+      expect([path, await ask(path)]).toEqual([path, 400]);
+    }
+    expect(upstream.got).toHaveLength(1);
+  });
+
   it("believes nobody else who claims to be its worker", async () => {
     const upstream = await countingService();
     const { url } = await gateway(settingsOf(upstream.url, "tenant: header:X-Account\n"));

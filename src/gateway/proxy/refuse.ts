@@ -10,10 +10,14 @@ export interface RequestRefusal {
 /**
  * Why a request must not be passed on, protected or not. A route protects what its pattern matches; a request that
  * upstream may take for another one than the gateway does would pass by that protection, so it is refused rather than
- * made plain: nobody can know which of its readings upstream has.
+ * made plain: nobody can know which of its readings upstream has. A path that ends in a key for the gateway itself to
+ * read (`endsInKey`) may have anything encoded in that.
  */
-export function refusalOf(req: IncomingMessage): RequestRefusal | undefined {
-  const detail = targetRefusal(req) ?? fieldRefusal(req);
+export function refusalOf(
+  req: IncomingMessage,
+  endsInKey: (path: string) => boolean = () => false,
+): RequestRefusal | undefined {
+  const detail = targetRefusal(req, endsInKey) ?? fieldRefusal(req);
   if (detail !== undefined) return { status: 400, detail };
   if (!isLoop(req)) return undefined;
   return {
@@ -30,7 +34,7 @@ export function originForm(target: string): string {
   return rest.startsWith("/") ? rest : `/${rest}`;
 }
 
-function targetRefusal(req: IncomingMessage): string | undefined {
+function targetRefusal(req: IncomingMessage, endsInKey: (path: string) => boolean): string | undefined {
   const target = req.url ?? "";
   if (!target.startsWith("/")) {
     const absolute = /^https?:\/\/([^/?#]*)/i.exec(target);
@@ -46,7 +50,8 @@ function targetRefusal(req: IncomingMessage): string | undefined {
   if (plainTarget.test(path) && !looksNested(path, end)) return undefined;
   for (const [pattern, detail] of targetRules) if (pattern.test(path)) return detail;
   const alone = path.slice(0, end);
-  for (const [pattern, detail] of pathRules) if (pattern.test(alone)) return detail;
+  const read = endsInKey(alone) ? alone.replaceAll(/%[0-9a-f]{2}/gi, "_") : alone;
+  for (const [pattern, detail] of pathRules) if (pattern.test(read)) return detail;
   return undefined;
 }
 
