@@ -5,6 +5,7 @@ import { type Reporting, reportActivity } from "../admin/admin.ts";
 import { ConfigError, StoreError } from "../core/errors.ts";
 import { defaultPolicy } from "../core/policy.ts";
 import { defaultProblemTypeBase } from "../core/problem.ts";
+import type { Store } from "../core/store.ts";
 import type { Logger } from "../engine/logging.ts";
 import { within } from "../http/within.ts";
 import type { Latchkey } from "../latchkey.ts";
@@ -34,6 +35,8 @@ export {
 export interface GatewayOptions {
   /** Where everything out of the ordinary is logged; lines of JSON to stderr if left out. */
   readonly logger?: Logger;
+  /** A store that is at hand, in place of the one that the configuration names. It is closed with the gateway. */
+  readonly store?: Store;
 }
 
 /**
@@ -50,7 +53,7 @@ export async function startGateway(
   settings: GatewaySettings,
   options: GatewayOptions = {},
 ): Promise<Gateway> {
-  const gateway = new Gateway(settings, options.logger ?? jsonLogger());
+  const gateway = new Gateway(settings, options);
   try {
     await gateway.open();
   } catch (error) {
@@ -63,6 +66,7 @@ export async function startGateway(
 /** One process in front of a service. Any number of them may share a store. */
 export class Gateway {
   readonly #logger: Logger;
+  readonly #store: Store | undefined;
   readonly #hooks = new Hooks();
   readonly #dispatch = new OwnDispatch();
   readonly #entrance: Entrance;
@@ -80,9 +84,10 @@ export class Gateway {
   #reloading: Promise<void> = Promise.resolve();
 
   /** @internal */
-  constructor({ config, warnings }: GatewaySettings, logger: Logger) {
+  constructor({ config, warnings }: GatewaySettings, { logger = jsonLogger(), store }: GatewayOptions) {
     this.#config = config;
     this.#logger = logger;
+    this.#store = store;
     this.#warn(warnings);
     this.#entrance = new Entrance({
       context: {
@@ -102,7 +107,7 @@ export class Gateway {
   /** @internal */
   async open(): Promise<void> {
     const config = this.#config;
-    const store = await openStore(config.store, { migrate: config.migrate });
+    const store = this.#store ?? (await openStore(config.store, { migrate: config.migrate }));
     try {
       this.#latchkey = latchkeyOf(config, {
         store,
@@ -139,6 +144,11 @@ export class Gateway {
       },
       `the gateway listens on ${this.url}`,
     );
+  }
+
+  /** @internal What clients connect to. */
+  get server(): Server {
+    return this.#server;
   }
 
   get port(): number {

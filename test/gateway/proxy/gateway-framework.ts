@@ -1,6 +1,11 @@
-import { createServer, type IncomingMessage } from "node:http";
+import { createServer, type IncomingMessage, type Server } from "node:http";
 import { statusResource } from "../../../src/adapters/node.ts";
+import { problemLine } from "../../../src/gateway/config/problems.ts";
+import { checkText } from "../../../src/gateway/config/settings.ts";
+import { startGateway } from "../../../src/gateway/gateway.ts";
 import { Proxy as ReverseProxy } from "../../../src/gateway/proxy/proxy.ts";
+import type { LatchkeyEvent } from "../../../src/index.ts";
+import type { FaultyStore } from "../../../src/testing/index.ts";
 import {
   type Application,
   callersOf,
@@ -12,33 +17,71 @@ import {
   type Reply,
 } from "../../adapters/application.ts";
 import { parsed } from "../../adapters/frameworks/node-answers.ts";
+import type { SiteOptions } from "../../adapters/harness.ts";
 import type { AskedRequest, PythonUpstream, Steps } from "../python-upstream.ts";
+import { configOf } from "./gateway-config.ts";
 
-/** The suite's applications as a service in Python, behind the proxy. What a handler says goes over the wire twice. */
-export function gatewayFramework(upstream: () => PythonUpstream): Framework {
+/** How an application of the suite is served. */
+export interface Serving {
+  /** What the case has asked for. */
+  readonly options: SiteOptions;
+  /** The gateway's own word for who is calling, or `past` where the case asks for what no configuration can say. */
+  readonly by: string | "past";
+}
+
+/** The suite's applications as a service in Python, behind the gateway. What a handler says goes over the wire twice. */
+export function gatewayFramework(upstream: () => PythonUpstream, serving: () => Serving): Framework {
   return {
     name: "gateway, with a service in Python behind it",
     kind: "gateway",
     parserFirst: false,
     async start(application) {
-      const { latchkey, mount, policy } = application;
       const address = upstream().mount((request, steps) => serve(application, request, steps));
-      const proxy = new ReverseProxy({ upstream: address });
-      const protect = proxy.protect(latchkey, { ...policy, ...callers(application) });
-      const status = statusResource(latchkey, callers(application));
-      const server = createServer((req, res) => {
-        const path = (req.url ?? "/").replace(/\?.*/s, "");
-        if (latchkey.statusPath !== undefined && path.startsWith(`${latchkey.statusPath}/`)) {
-          void status(req, res);
-          return;
-        }
-        const isProtected = mount === "application" || mount === "both" || path in application.routes;
-        void (mount !== "nowhere" && isProtected ? protect(req, res) : proxy.pass(req, res));
-      });
-      server.on("close", () => void proxy.close({ drainMs: 0 }));
-      return listening(server);
+      const { options, by } = serving();
+      return by === "past"
+        ? startProxy(application, address)
+        : startWhole(
+            application,
+            configOf(options, { address, tenant: by, paths: Object.keys(application.routes) }),
+          );
     },
   };
+}
+
+/** The gateway as it is started by its command, on the store that the case looks at. */
+async function startWhole({ latchkey }: Application, config: object): Promise<Server> {
+  const { settings, errors } = checkText({ text: JSON.stringify(config), file: undefined, env: {} });
+  if (settings === undefined) throw new Error(errors.map(problemLine).join("\n"));
+  const store = latchkey.store as FaultyStore;
+  const gateway = await startGateway(settings, { logger: silent, store });
+  // It asks its store once before it opens, which no case counts.
+  for (const verb of Object.keys(store.calls)) Object.assign(store.calls, { [verb]: 0 });
+  const tell = (event: LatchkeyEvent) => latchkey.engine.events.emit(event);
+  gateway.latchkey.subscribe(tell);
+  const { server } = gateway;
+  server.on("close", () => void gateway.close({ drainMs: 0 }));
+  return server;
+}
+
+const silent = { debug() {}, info() {}, warn() {}, error() {} };
+
+/** The proxy alone, for options that are functions. */
+async function startProxy(application: Application, address: string): Promise<Server> {
+  const { latchkey, mount, policy } = application;
+  const proxy = new ReverseProxy({ upstream: address });
+  const protect = proxy.protect(latchkey, { ...policy, ...callers(application) });
+  const status = statusResource(latchkey, callers(application));
+  const server = createServer((req, res) => {
+    const path = (req.url ?? "/").replace(/\?.*/s, "");
+    if (latchkey.statusPath !== undefined && path.startsWith(`${latchkey.statusPath}/`)) {
+      void status(req, res);
+      return;
+    }
+    const isProtected = mount === "application" || mount === "both" || path in application.routes;
+    void (mount !== "nowhere" && isProtected ? protect(req, res) : proxy.pass(req, res));
+  });
+  server.on("close", () => void proxy.close({ drainMs: 0 }));
+  return listening(server);
 }
 
 function callers(application: Application) {
