@@ -47,10 +47,11 @@ describe("rotating keys", () => {
     expect([...executed.values()].every((times) => times === 3)).toBe(true); // Once for each tenant.
     for (const [name, first] of answers) {
       const [tenant = "", key = ""] = name.split(" ");
-      const { api } = processes[answers.size % 4] ?? expect.fail();
-      const replay = await api.post(key, "hello", tenant);
-      expect(replay.headers.get("idempotency-replayed")).toBe("true");
-      expect((await bytes(replay)).equals(first)).toBe(true);
+      for (const { api } of processes) {
+        const replay = await api.post(key, "hello", tenant);
+        expect(replay.headers.get("idempotency-replayed")).toBe("true");
+        expect((await bytes(replay)).equals(first)).toBe(true);
+      }
     }
   });
 
