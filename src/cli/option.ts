@@ -1,3 +1,4 @@
+import { timerMsMax } from "../engine/runtime.ts";
 import { usage } from "./failure.ts";
 
 /** One option of a command: what parsing, `--help`, completion and the documentation know of it. */
@@ -90,8 +91,6 @@ export function duration(spec: ValueSpec): Option<number | undefined> {
     throw usage(`${name} is "${given}" and must be at most 24d`);
   });
 }
-
-const timerMsMax = 2_147_483_647; // A timer of Node's that is to run for longer runs out at once.
 
 /** Milliseconds since 1970, written as a date and time, or as a length of time before now. */
 export function moment(spec: ValueSpec): Option<number | undefined> {

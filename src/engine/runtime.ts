@@ -30,15 +30,15 @@ export const systemRuntime: Runtime = {
   now: () => timeOrigin + performance.now(),
   wallNow: () => Date.now(),
   setTimer(run, ms, options) {
-    const timer = setTimeout(run, Math.min(ms, setTimeoutMsMax));
+    const timer = setTimeout(run, Math.min(ms, timerMsMax));
     if (options?.background) timer.unref();
     return () => clearTimeout(timer);
   },
   random: Math.random,
 };
 
-/** `setTimeout` fires at once for anything longer. */
-const setTimeoutMsMax = 2 ** 31 - 1;
+/** A timer of Node's that is to run for longer runs out at once. */
+export const timerMsMax = 2 ** 31 - 1;
 
 /** The time to compare with what other machines say. */
 export function wallTime(runtime: Runtime): number {

@@ -1,5 +1,6 @@
 import * as v from "valibot";
-import { bytesOf, durationPattern, millisecondsOf, sizePattern, timerMsMax } from "./units.ts";
+import { timerMsMax } from "../../engine/runtime.ts";
+import { bytesOf, durationPattern, millisecondsOf, sizePattern } from "./units.ts";
 
 /**
  * What members of the configuration are made of. Each says in its message what it must be, as the end of the sentence

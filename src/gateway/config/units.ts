@@ -19,9 +19,6 @@ const sizeUnits: Readonly<Record<string, number>> = {
   GB: 1_000 ** 3,
 };
 
-/** A timer of Node's that is to run for longer runs out at once: what it is waited for would be cut off. */
-export const timerMsMax = 2 ** 31 - 1;
-
 export const durationPattern = /^\d+(\.\d+)?(ms|s|m|h|d)$/;
 export const sizePattern = /^\d+(\.\d+)?(B|KiB|MiB|GiB|kB|MB|GB)$/;
 
