@@ -13,11 +13,12 @@ import { median } from "./lib/statistics.js";
 
 const keys = numberOf("SPRAY_KEYS", 100_000);
 const sprayRate = numberOf("SPRAY_RATE", 4_000);
-/** A spray of a million keys takes minutes: longer windows under it keep the rest from taking as long again. */
-const sprayedSeconds = numberOf("SPRAY_WINDOW", 5);
-const quietSeconds = 5;
-/** A thousand requests in a window of five seconds, so that ten of them are above its p99. */
-const victims = { rate: 200, tenants: 20 };
+/** All windows are as long: a disk that stops for a moment now and then is in nearly every long one, and in few short ones. */
+const windowSeconds = 5;
+/** A spray of a million keys takes minutes: several windows of it to one without keep the rest from taking as long again. */
+const windowsOfSpray = numberOf("SPRAY_WINDOWS", 1);
+/** A thousand requests in a window, so that ten of them are above its p99; of so many that none comes near its own limits. */
+const victims = { rate: 200, tenants: 40 };
 const limits = {
   newKeys: { max: 100, perMs: 1_000 },
   activeKeys: 5_000,
@@ -37,13 +38,13 @@ async function measure(databaseUrl) {
   const sprayer = await startChild("sprayer.js", [url]);
   const agent = new Agent({ keepAlive: true, maxSockets: 64 });
   // It begins before the first request that counts, and ends after the last.
-  const perWindow = Math.ceil(sprayRate * (sprayedSeconds + 0.5));
-  const rounds = Math.ceil(keys / perWindow);
-  const progress = createProgress(rounds * 2 + 1);
+  const perRound = Math.ceil(sprayRate * windowsOfSpray * (windowSeconds + 0.5));
+  const rounds = Math.ceil(keys / perRound);
+  const progress = createProgress(rounds * (1 + windowsOfSpray) + 1);
   try {
     // Both are warm before anything counts.
     const warm = spray(sprayer.child, sprayRate);
-    await others(url, agent, quietSeconds);
+    await others(url, agent);
     await warm;
     progress.step("warm-up");
     /** @type {Sample[]} */
@@ -55,16 +56,18 @@ async function measure(databaseUrl) {
     let seconds = 0;
     // Side by side in time: a noisy neighbour of this machine hits both alike.
     for (let round = 0; round < rounds; round += 1) {
-      alone.push(await others(url, agent, quietSeconds));
+      alone.push(await others(url, agent));
       progress.step("without the spray");
-      const ended = spray(sprayer.child, perWindow);
-      sprayed.push(await others(url, agent, sprayedSeconds));
+      const ended = spray(sprayer.child, perRound);
+      for (let window = 0; window < windowsOfSpray; window += 1) {
+        sprayed.push(await others(url, agent));
+        progress.step("under the spray");
+      }
       const answer = await ended;
       seconds += answer.seconds;
       for (const [status, count] of Object.entries(answer.statuses)) {
         statuses[status] = (statuses[status] ?? 0) + Number(count);
       }
-      progress.step("under the spray");
     }
     return report({ alone, sprayed, statuses, seconds, stored: await storedOf(databaseUrl) });
   } finally {
@@ -81,13 +84,12 @@ async function measure(databaseUrl) {
 /**
  * @param {string} url
  * @param {Agent} agent
- * @param {number} seconds
  */
-function others(url, agent, seconds) {
+function others(url, agent) {
   return openLoop({
     rate: victims.rate,
     handlerMs: 0,
-    seconds,
+    seconds: windowSeconds,
     operation: () => charge(url, agent, `victim-${Math.floor(Math.random() * victims.tenants)}`),
   });
 }
@@ -145,25 +147,26 @@ function report({ alone, sprayed, statuses, seconds, stored }) {
     median(samples.map((sample) => sample[quantity]));
   const ratio = of(sprayed, "p99") / of(alone, "p99");
   const sent = Object.values(statuses).reduce((sum, count) => sum + count, 0);
-  const samples = (/** @type {number} */ windowSeconds) => whole(alone.length * windowSeconds * victims.rate);
+  const requests = (/** @type {readonly Sample[]} */ windows) =>
+    whole(windows.length * windowSeconds * victims.rate);
   return {
     tables: [
       {
         title:
           `${whole(sent)} keys of one tenant at ${whole(sent / seconds)}/s, evenly spread, from a process behind all others (nice); ` +
-          `others send ${victims.rate}/s (Fastify on Postgres); medians of ${alone.length} windows`,
+          `others send ${victims.rate}/s (Fastify on Postgres); medians of ${alone.length} windows without and ${sprayed.length} under it`,
         columns: ["the others", "requests", "p50", "p99", "failed"],
         rows: [
           [
             "without the spray",
-            samples(quietSeconds),
+            requests(alone),
             ms(of(alone, "p50")),
             ms(of(alone, "p99")),
             whole(of(alone, "failed")),
           ],
           [
             "under the spray",
-            samples(sprayedSeconds),
+            requests(sprayed),
             ms(of(sprayed, "p50")),
             ms(of(sprayed, "p99")),
             whole(of(sprayed, "failed")),

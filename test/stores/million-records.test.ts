@@ -124,21 +124,32 @@ describe.each(["Postgres", "SQLite"])("a million records on %s", (name) => {
   it.each(Object.entries(searches))(
     "%s: each call answers at once, and all of them find it",
     async (_, asked) => {
-      const times: number[] = [];
-      let found = 0;
-      let after: string | undefined;
-      do {
-        const began = performance.now();
-        const page: RecordPage = await store().list({ ...asked.query, limit: 1_000, after });
-        times.push(performance.now() - began);
-        found += page.records.length;
-        after = page.next;
-      } while (after !== undefined);
-      report(name, `${_} (${times.length} calls, ${sum(times).toFixed(0)} ms in all)`, median(times));
+      let search = await searchedFor(asked.query);
+      // Something else on this machine may have been in the way of a call.
+      for (let attempt = 1; attempt < 3 && Math.max(...search.times) >= answerMs; attempt += 1) {
+        search = await searchedFor(asked.query);
+      }
+      const { found, times } = search;
+      report(name, `${_} (${times.length} calls, ${sum(times).toFixed(0)} ms in all)`, Math.max(...times));
       expect(found).toBe(asked.found);
-      expect(median(times)).toBeLessThan(answerMs);
+      expect(Math.max(...times)).toBeLessThan(answerMs);
     },
   );
+
+  /** All pages of a search, and how long each took. */
+  async function searchedFor(query: Omit<ListQuery, "limit">) {
+    const times: number[] = [];
+    let found = 0;
+    let after: string | undefined;
+    do {
+      const began = performance.now();
+      const page: RecordPage = await store().list({ ...query, limit: 1_000, after });
+      times.push(performance.now() - began);
+      found += page.records.length;
+      after = page.next;
+    } while (after !== undefined);
+    return { found, times };
+  }
 
   it("a page far down is as quick as the first", async () => {
     // Twelve hours down: the place is made by asking for what comes before it.
@@ -203,6 +214,7 @@ describe.each(["Postgres", "SQLite"])("the console of a million records on %s", 
     "records?state=completed&route=payments",
     "records?state=unknown&tenant=whale",
     `records?key=${keyOf(700_007)}&tenant=thousand`,
+    `records?key=${keyOf(400_001)}`,
     "record?scope=plotted&key=process-0",
     "dead-letters",
     "audit",
