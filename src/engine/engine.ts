@@ -121,7 +121,7 @@ export class Engine {
     const { nameOf } = this.#options;
     const named = nameOf === undefined ? arrival : { ...arrival, key: nameOf(arrival) };
     if (tracing === undefined) return this.#arrive(named, waitUntil);
-    return tracing.arrive(named, async (traced) => this.#arrive(traced, waitUntil));
+    return tracing.arrive(named, (traced) => this.#arrive(traced, waitUntil));
   }
 
   /**
@@ -257,7 +257,7 @@ export class Engine {
         });
         return reading ?? this.#storeDown(arrival, error);
       },
-      reserve: async (heard, isKnown) =>
+      reserve: (heard, isKnown) =>
         this.#reserve(isKnown ? { ...arrival, isKnown } : arrival, (verdict) => {
           // What the store has decided stands, whatever becomes of the counters.
           try {

@@ -14,7 +14,10 @@ export interface Tracing {
   current(): string | undefined;
 
   /** Answers an arriving request; the arrival that `answer` is given carries the trace. */
-  arrive(arrival: Arrival, answer: (traced: Arrival) => Promise<Verdict>): Promise<Verdict>;
+  arrive(
+    arrival: Arrival,
+    answer: (traced: Arrival) => Verdict | Promise<Verdict>,
+  ): Verdict | Promise<Verdict>;
 
   /** Delivers a message; `deliver` is given the trace context for its receiver. */
   deliver<T>(message: Message, deliver: (traceparent: string | null) => Promise<T>): Promise<T>;

@@ -57,7 +57,10 @@ class OpenTelemetryTracing implements Tracing {
     return recordedTraceparent(activeSpanContext());
   }
 
-  arrive(arrival: Arrival, answer: (traced: Arrival) => Promise<Verdict>): Promise<Verdict> {
+  arrive(
+    arrival: Arrival,
+    answer: (traced: Arrival) => Verdict | Promise<Verdict>,
+  ): Verdict | Promise<Verdict> {
     // Most traces are not recorded in production. Spans that nobody will see would cost several times what they measure.
     if (!this.#isHeard() || isUnrecorded(activeSpanContext())) return answer(arrival);
     const traced = new ArrivalSpan(this, arrival);

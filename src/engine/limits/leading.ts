@@ -7,7 +7,7 @@ import type { Refusal } from "./options.ts";
 /** What the engine does for the first request of its key in this process. */
 export interface Leading {
   /** Asks the store; what `heard` is told is what it said. */
-  reserve(heard: (verdict: Verdict) => void, isKnown?: boolean): Promise<Verdict>;
+  reserve(heard: (verdict: Verdict) => void, isKnown?: boolean): Verdict | Promise<Verdict>;
   /** Or what it means that the store did not answer. */
   read(): Promise<Reading | Verdict>;
   /** Whether there may be a record; left out where reading it is the shortest way to know. */
@@ -22,28 +22,33 @@ export interface Leading {
  * knows, so that is taken first and given back if it is not. Where nothing is left, the store is asked whether there is a
  * record: whoever retries gets the answer, however many new keys its tenant has used.
  */
-export function leadWithinLimits(limits: Limits, arrival: Arrival, leading: Leading): Promise<Verdict> {
+export function leadWithinLimits(
+  limits: Limits,
+  arrival: Arrival,
+  leading: Leading,
+): Verdict | Promise<Verdict> {
   const failed = (error: unknown) => leading.failed(error);
+  // What is accepted is answered alike when it is new and when it is not: that has to be known before.
+  if (modeOf(arrival) === "accept") return lookFirst(limits, arrival, leading).catch(failed);
+  let admission: ReturnType<Limits["takeKey"]>;
   try {
-    // What is accepted is answered alike when it is new and when it is not: that has to be known before.
-    if (modeOf(arrival) === "accept") return lookFirst(limits, arrival, leading).catch(failed);
-    const admission = limits.takeKey(arrival);
-    if (admission === undefined) return reserveTaken(limits, arrival, leading);
-    if (!(admission instanceof Promise))
-      return lookRefused(limits, arrival, leading, admission).catch(failed);
-    return admission
-      .then((refusal) =>
-        refusal === undefined
-          ? reserveTaken(limits, arrival, leading)
-          : lookRefused(limits, arrival, leading, refusal),
-      )
-      .catch(failed);
+    admission = limits.takeKey(arrival);
   } catch (error) {
-    return Promise.resolve(failed(error));
+    return failed(error);
   }
+  // Nearly always: on the path of every request each promise is paid for.
+  if (admission === undefined) return reserveTaken(limits, arrival, leading);
+  if (!(admission instanceof Promise)) return lookRefused(limits, arrival, leading, admission).catch(failed);
+  return admission
+    .then((refusal) =>
+      refusal === undefined
+        ? reserveTaken(limits, arrival, leading)
+        : lookRefused(limits, arrival, leading, refusal),
+    )
+    .catch(failed);
 }
 
-function reserveTaken(limits: Limits, arrival: Arrival, leading: Leading): Promise<Verdict> {
+function reserveTaken(limits: Limits, arrival: Arrival, leading: Leading): Verdict | Promise<Verdict> {
   return leading.reserve((verdict) => {
     if (!isNew(verdict)) limits.giveKeyBack(arrival);
   });
