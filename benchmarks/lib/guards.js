@@ -25,7 +25,7 @@ const retentionMs = 600_000;
  * @returns {name is Guarded}
  */
 export function isGuarded(name) {
-  return /^latchkey-(memory|postgres)-/.test(name);
+  return /^latchkey-(memory|postgres)-(unguarded|metrics|unsealed|guarded)$/.test(name);
 }
 
 /**
