@@ -1,4 +1,4 @@
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { address, go, type PageName } from "./route.ts";
 
 /** `g` and then one of these goes to a page. */
@@ -14,7 +14,8 @@ const chordMs = 1500; // Long enough for two keys in the dark, short enough that
 
 /** The keys that work everywhere, but not while somebody types or answers a dialog. */
 export function useKeyboard(actions: { readonly search: () => void; readonly help: () => void }): void {
-  useEffect(() => {
+  // Before the page is painted: whoever sees it can use its keys.
+  useLayoutEffect(() => {
     let wentAt = Number.NEGATIVE_INFINITY;
     const pressed = (event: KeyboardEvent) => {
       if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;

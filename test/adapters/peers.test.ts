@@ -174,7 +174,7 @@ const peers: Readonly<Record<string, readonly (Defect | DefectElsewhere)[]>> = {
     },
     {
       seen: "MD5 by default",
-      testedIn: "test/core/fingerprint.test.ts",
+      testedIn: "test/core/fingerprint-version.test.ts",
       as: "hashes the length and content of each field: %s",
     },
   ],

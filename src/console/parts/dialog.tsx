@@ -13,11 +13,14 @@ interface DialogProps {
 export function Dialog({ title, onClose, children }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const titleId = useId();
+  // The browser tells of a close a moment later; by then the next dialog may be open, and must not be taken for this one.
+  const isGone = useRef(false);
   useLayoutEffect(() => {
     const { current } = dialog;
     const before = document.activeElement;
     current?.showModal();
     return () => {
+      isGone.current = true;
       current?.close();
       // What opened the dialog may be gone together with what it has changed.
       if (before instanceof HTMLElement && before.isConnected) before.focus();
@@ -31,7 +34,9 @@ export function Dialog({ title, onClose, children }: DialogProps) {
         event.preventDefault();
         onClose();
       }}
-      onClose={onClose}
+      onClose={() => {
+        if (!isGone.current) onClose();
+      }}
     >
       <h2 id={titleId}>{title}</h2>
       {children}
