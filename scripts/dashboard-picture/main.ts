@@ -21,7 +21,7 @@ const prometheus = await startPrometheus({ jobs, scrapeIntervalMs });
 try {
   const start = Date.now() / 1000;
   console.log(`A service gets into trouble, for about ${loadSeconds} s.`);
-  await runTroubledLoad(service, loadSeconds);
+  await runTroubledLoad(service, prometheus, loadSeconds);
   // Rates need some scrapes before they say anything.
   const range = { start: start + rateSeconds, end: Date.now() / 1000 };
   const { panels } = readDashboard();

@@ -91,7 +91,7 @@ describe("the dashboard, over a service in trouble", () => {
     service = await startTroubledService(4_000);
     const jobs = { payments: service.processes.map(({ target }) => target) };
     prometheus = await startPrometheus({ jobs, scrapeIntervalMs });
-    await runTroubledLoad(service, loadSeconds);
+    await runTroubledLoad(service, prometheus, loadSeconds);
   }, 90_000);
   afterAll(async () => {
     await prometheus?.stop();

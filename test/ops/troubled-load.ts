@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { PrometheusServer } from "../support/prometheus-server.ts";
 import type { TroubledProcess, TroubledService } from "./troubled-service.ts";
 
 interface Sent {
@@ -21,13 +22,19 @@ const payoutFates = ["", "late-", "lost-"] as const;
 
 const tickMs = 50;
 const rememberedMax = 400; // Old enough that some of them have expired.
+const seenWithinMs = 30_000;
 const moment = 100; // By then a request has reached its handler, and no transfer has ended.
 
 /**
  * Traffic for about so many seconds, with something of everything that the dashboard shows: retries, misuse, a process
  * that is killed and one that is frozen, a store that fails, messages that cannot be delivered, a tenant that goes wild.
+ * What lasts only for a moment lasts until Prometheus has seen it.
  */
-export async function runTroubledLoad(service: TroubledService, seconds: number): Promise<void> {
+export async function runTroubledLoad(
+  service: TroubledService,
+  prometheus: PrometheusServer,
+  seconds: number,
+): Promise<void> {
   const [first, second] = service.processes;
   const remembered: Sent[] = [];
   const underWay = new Set<Promise<unknown>>();
@@ -64,6 +71,16 @@ export async function runTroubledLoad(service: TroubledService, seconds: number)
     }
   }
 
+  /** More than the calls that went well just before, or their share would keep it closed. */
+  async function untilBreakerIsSeen(): Promise<void> {
+    const deadline = performance.now() + seenWithinMs;
+    do {
+      for (let count = 0; count < 30; count += 1) send(fresh("/payments"));
+      await sleep(moment);
+      if (performance.now() > deadline) throw new Error("The breaker did not open, or was not scraped.");
+    } while ((await prometheus.query("api_idempotency_breaker_state > 0")).length === 0);
+  }
+
   async function trouble(): Promise<void> {
     await pause(0.15);
     mood = "impatient";
@@ -85,8 +102,7 @@ export async function runTroubledLoad(service: TroubledService, seconds: number)
     for (const process of service.processes) process.tell({ storeFails: true });
     await sleep(moment);
     for (let count = 0; count < 5; count += 1) send(fresh("/quotes"));
-    for (let count = 0; count < 30; count += 1) send(fresh("/payments"));
-    await pause(0.13);
+    await Promise.all([pause(0.13), untilBreakerIsSeen()]);
     for (const process of service.processes) process.tell({ storeFails: false });
     await pause(0.08);
     for (const process of service.processes) process.tell({ receiverFails: true });
