@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { LatchkeyOptions } from "../../src/index.ts";
 
@@ -45,6 +46,9 @@ export interface App {
   stop(): Promise<void>;
 }
 
+const startMs = 15_000; // A busy machine needs two seconds.
+const wedgedMs = 15_000; // Many leases of the tests that ask.
+
 export async function startApp(options: AppOptions): Promise<App> {
   const child = fork(
     fileURLToPath(new URL("../fixtures/app-server.ts", import.meta.url)),
@@ -70,7 +74,14 @@ export async function startApp(options: AppOptions): Promise<App> {
       ]);
     }
   };
-  const { port } = await seen((message) => message.type === "listening");
+  const { port } = await within(
+    startMs,
+    seen((message) => message.type === "listening"),
+    () => {
+      child.kill("SIGKILL");
+      return `the app (process ${child.pid}) did not listen within ${startMs} ms`;
+    },
+  );
   const url = `http://127.0.0.1:${port}`;
 
   return {
@@ -133,13 +144,30 @@ export function workspace() {
   };
 }
 
-/** Asks again until the answer is not "in flight"; a wedged key fails the test by its time-out. */
+/** Asks again until the answer is not "in flight"; a wedged key fails the test, and so does a question without answer. */
 export async function untilNotInFlight(ask: () => Promise<Response>): Promise<Response> {
-  for (;;) {
-    const response = await ask();
+  const deadline = performance.now() + wedgedMs;
+  for (let asked = 1; ; asked += 1) {
+    const left = deadline - performance.now();
+    const response = await within(left, ask(), () => `question ${asked} was not answered`);
     if (response.status !== 409) return response;
     const problem = (await response.clone().json()) as { code: string };
     if (problem.code !== "in-flight") return response;
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    if (performance.now() > deadline) throw new Error(`the key is in flight after ${wedgedMs} ms`);
+    await sleep(20);
+  }
+}
+
+/** What takes too long says so itself, because a test's own time-out does not say what it waited for. */
+async function within<T>(ms: number, doing: Promise<T>, problem: () => string): Promise<T> {
+  const timer = new AbortController();
+  const late = sleep(ms, undefined, { signal: timer.signal }).then(() => {
+    throw new Error(problem());
+  });
+  late.catch(() => {});
+  try {
+    return await Promise.race([doing, late]);
+  } finally {
+    timer.abort();
   }
 }
