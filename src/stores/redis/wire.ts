@@ -1,4 +1,5 @@
 import { auditReasons } from "../../core/audit.ts";
+import { bufferOf } from "../../core/bytes.ts";
 import { StoreError } from "../../core/errors.ts";
 import { encodeResponse } from "../../core/response.ts";
 import type { Lease, ReserveMode, ReserveRequest, Settlement } from "../../core/store.ts";
@@ -6,10 +7,10 @@ import { crashReason } from "../../core/transition.ts";
 import { bytesPerCharacterMax, encodeRoute, onCrashes, packRequest } from "./record.ts";
 
 /**
- * Many calls as a script takes them: of each a head, all of one width; then all texts, and then all bytes, of one call after
- * the other. Texts are written together because writing one costs about as much as writing all.
+ * Many calls as a script takes them: of each a head, all of one width; then all texts of one call after the other, because
+ * writing one costs about as much as writing all; then their bytes.
  */
-export type PackedCalls = readonly [heads: Buffer, texts: Buffer, bytes: Buffer];
+export type PackedCalls = readonly [heads: Buffer, texts: Buffer, ...bytes: Buffer[]];
 
 /** A request on its way; scripts/reserve.lua says how it is laid out. */
 export interface ReserveCall {
@@ -119,7 +120,8 @@ export function settleCallOf(lease: Lease, settlement: Settlement): SettleCall {
 }
 
 const settlementKinds: Readonly<Record<Settlement["kind"], number>> = { complete: 0, release: 1, suspend: 2 };
-const settlementHeadBytes = 33;
+const settlementHeadBytes = 29;
+const empty = Buffer.alloc(0);
 
 export function settleCallBytes({ lease, text, body }: SettleCall): number {
   const characters = lease.owner.length + text.length;
@@ -130,8 +132,7 @@ export function settleCallBytes({ lease, text, body }: SettleCall): number {
 export function packSettleCalls(calls: readonly SettleCall[], keys: readonly string[]): PackedCalls {
   const heads = Buffer.allocUnsafe(calls.length * settlementHeadBytes);
   const texts: string[] = [];
-  let bodiesBytes = 0;
-  for (const [nth, { lease, settlement, status, text, body }] of calls.entries()) {
+  for (const [nth, { lease, settlement, status, text }] of calls.entries()) {
     const at = nth * settlementHeadBytes;
     const { kind } = settlement;
     const resumeAfterMs = kind === "release" ? settlement.resumeAfterMs : undefined;
@@ -140,23 +141,17 @@ export function packSettleCalls(calls: readonly SettleCall[], keys: readonly str
     writeMs(heads, kind === "suspend" ? settlement.reconcileAfterMs : settlement.retentionMs, at + 9);
     writeMs(heads, resumeAfterMs === undefined ? 0 : durationMs(resumeAfterMs) + 1, at + 15);
     heads.writeUInt16BE(status, at + 23);
-    heads.writeUInt32BE(body?.byteLength ?? 0, at + 29);
     texts.push(keys[nth] ?? "", lease.owner, text);
-    bodiesBytes += body?.byteLength ?? 0;
   }
   const { packed, lengthOf } = packTexts(texts);
-  const bodies = Buffer.allocUnsafe(bodiesBytes);
-  let bodyAt = 0;
-  for (const [nth, { body }] of calls.entries()) {
+  for (let nth = 0; nth < calls.length; nth += 1) {
     const at = nth * settlementHeadBytes;
     heads.writeUInt32BE(lengthOf(3 * nth), at);
     heads.writeUInt16BE(lengthOf(3 * nth + 1), at + 21);
     heads.writeUInt32BE(lengthOf(3 * nth + 2), at + 25);
-    if (body === null) continue;
-    bodies.set(body, bodyAt);
-    bodyAt += body.byteLength;
   }
-  return [heads, packed, bodies];
+  const bodies = calls.map(({ body }) => (body === null ? empty : bufferOf(body)));
+  return [heads, packed, ...bodies];
 }
 
 export function packLeases(leases: readonly Lease[]): Buffer {

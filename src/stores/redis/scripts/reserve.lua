@@ -57,9 +57,11 @@ end
 -- A first attempt at a key that nobody has used: when it began, and nothing else.
 local FIRST_REPLY = struct.pack('>BBI4I6I4', 0, 0, 1, now, 0)
 
--- As a rule nobody has used any of these keys, and nothing else has to be known. What is below costs more than this, even
--- if none of it is needed. Not in a cluster: there a key that is missing while its slot moves would be asked for in vain.
-if isPlain and redis.call('EXISTS', forgottenKeyOf(keys[1]), unpack(keys)) == 0 then
+-- As a rule nobody has used any of these keys, and nothing else has to be known: either all of them are taken here, or
+-- none. What is below costs more than this, even if none of it is needed. Where the first one has been used, so have
+-- others as a rule, and it is not tried. Not in a cluster: there a key that is missing while its slot moves would be
+-- asked for in vain.
+if isPlain and redis.call('EXISTS', forgottenKeyOf(keys[1]), keys[1]) == 0 then
   local sets, dues = {}, {}
   for nth = 1, CALLS do
     local key, kind = keys[nth], asks[nth]
@@ -68,9 +70,10 @@ if isPlain and redis.call('EXISTS', forgottenKeyOf(keys[1]), unpack(keys)) == 0 
     due[at + 1], due[at + 2] = kind.leaseUntil, nameOf(key)
     sets[2 * nth - 1], sets[2 * nth] = key, kind.first .. askedTexts[nth]
   end
-  redis.call('MSET', unpack(sets))
-  for tag, due in pairs(dues) do redis.call('ZADD', tag .. '@sweep', unpack(due)) end
-  return struct.pack('>I6', now) .. string.rep(FIRST_REPLY, CALLS)
+  if redis.call('MSETNX', unpack(sets)) == 1 then
+    for tag, due in pairs(dues) do redis.call('ZADD', tag .. '@sweep', unpack(due)) end
+    return struct.pack('>I6', now) .. string.rep(FIRST_REPLY, CALLS)
+  end
 end
 
 --#include record

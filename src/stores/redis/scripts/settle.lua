@@ -2,28 +2,30 @@
 --
 -- Input:   KEYS     the records, each one once; on a single server the first of them
 --          ARGV[5]  the heads of the settlements: length of the key (0: it is in KEYS) · kind · fence · retentionMs or
---                   reconcileAfterMs · resumeAfterMs plus 1 (0: none) · length of the owner · status of the response · lengths
---                   of its head, or of the reason, and of its body
+--                   reconcileAfterMs · resumeAfterMs plus 1 (0: none) · length of the owner · status of the response · length
+--                   of its head, or of the reason
 --          ARGV[6]  for each: key · owner · the response's head, or the reason
---          ARGV[7]  for each: the response's body
+--          ARGV[7]  and following: for each the response's body
 -- Output:  the time, then for each: 0 and when it expires · 1 lost · 7 and the version of a record that cannot be read
 --#include bucket
 
-local SETTLEMENT = '>I4BI4I6I6I2I2I4I4'
-local SETTLEMENT_BYTES = 33
+local SETTLEMENT = '>I4BI4I6I6I2I2I4'
+local SETTLEMENT_BYTES = 29
 -- Status and length of the head, which a response begins with.
 local RESPONSE_FROM, RESPONSE_TO = 24, 29
-local heads, texts, bodies = ARGV[5], ARGV[6], ARGV[7]
+local heads, texts = ARGV[5], ARGV[6]
+-- What the bodies come behind. They are not cut out of anything, because every text in Lua costs by the byte.
+local BODIES_AT = 6
 local CALLS = #heads / SETTLEMENT_BYTES
 local COMPLETE, SUSPEND = 0, 2
 
 -- What a head says, and what all completions with the same head have in common. Most heads of a batch are the same.
 local said = {}
 local function sayingOf(head)
-  local keyBytes, kind, fence, ms, resumeAfterMs, ownerBytes, _, textBytes, bodyBytes = struct.unpack(SETTLEMENT, head)
+  local keyBytes, kind, fence, ms, resumeAfterMs, ownerBytes, _, textBytes = struct.unpack(SETTLEMENT, head)
   local expiresAt = now + ms
   local saying = {
-    keyBytes = keyBytes, ownerBytes = ownerBytes, textBytes = textBytes, bodyBytes = bodyBytes,
+    keyBytes = keyBytes, ownerBytes = ownerBytes, textBytes = textBytes,
     kind = kind, fence = fence, ms = ms, resumeAfterMs = resumeAfterMs,
     tail = kind == COMPLETE and sub(head, RESPONSE_FROM, RESPONSE_TO) or '',
     completed = string.char(VERSION, COMPLETED) .. struct.pack('>I6I6', expiresAt, now),
@@ -72,11 +74,10 @@ end
 -- As a rule what is held is completed, and nothing else has to be told or cleared away: only state, times and tail of the
 -- record are other ones. Whatever else was said is left for later.
 local replies, completed, left = { struct.pack('>I6', now) }, {}, {}
-local bodyAt = 1
 for nth = 1, CALLS do
   local value, saying, ownerFrom = values[nth], sayings[nth], textFroms[nth]
-  local textFrom, afterBody = ownerFrom + saying.ownerBytes, bodyAt + saying.bodyBytes
-  local text, body = sub(texts, textFrom, textFrom + saying.textBytes - 1), sub(bodies, bodyAt, afterBody - 1)
+  local textFrom = ownerFrom + saying.ownerBytes
+  local text, body = sub(texts, textFrom, textFrom + saying.textBytes - 1), ARGV[BODIES_AT + nth]
   local lease = value and heldBy(sub(texts, ownerFrom, textFrom - 1), value, saying)
   if lease and lease.state == IN_PROGRESS and lease.isPlain and saying.kind == COMPLETE and not IS_CLUSTER then
     completed[nth] = saying.completed .. sub(value, STATE_BYTES + 1) .. saying.tail .. text .. body
@@ -84,7 +85,6 @@ for nth = 1, CALLS do
   else
     left[#left + 1] = { nth, lease, saying.tail .. text .. body }
   end
-  bodyAt = afterBody
 end
 
 local function writeCompleted()
