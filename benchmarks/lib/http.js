@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import autocannon from "autocannon";
 import { startChild } from "./child.js";
@@ -80,6 +81,9 @@ async function cpuOf(server) {
 }
 
 /**
+ * The client does the same work in every variant: it makes a key, and a bare server ignores it. Keys are random, as those of
+ * most clients are: ones that only count up spare a database the work of finding their place.
+ *
  * @param {string} url
  * @param {{ keys: Keys, connections: number, duration: number }} options
  */
@@ -89,19 +93,21 @@ function shoot(url, { keys, connections, duration }) {
     connections,
     duration,
     sampleInt: 100, // Else a test of half a second has no sample at all.
-    method: "POST",
-    body,
-    idReplacement: true,
-    headers: headers(keys),
+    requests: [
+      {
+        method: "POST",
+        body,
+        setupRequest: (request) => ({ ...request, headers: headers(keys, randomUUID()) }),
+      },
+    ],
   });
 }
 
 /**
- * The client does the same work in every variant: it makes an id, and a bare server ignores it.
- *
  * @param {Keys} keys
+ * @param {string} id
  */
-function headers(keys) {
-  const key = keys === "replay" ? "one-and-the-same-key-for-everybody" : "[<id>]-fresh-key";
-  return { "content-type": "application/json", "idempotency-key": key, "x-id": "[<id>]", ...callerHeaders };
+function headers(keys, id = randomUUID()) {
+  const key = keys === "replay" ? "one-and-the-same-key-for-everybody" : id;
+  return { "content-type": "application/json", "idempotency-key": key, "x-id": id, ...callerHeaders };
 }

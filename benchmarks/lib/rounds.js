@@ -2,8 +2,9 @@ import { rounds } from "./settings.js";
 import { median } from "./statistics.js";
 
 /**
- * Gives each contender its turn in every round, so that a noisy neighbour hits all of them alike. Every other round
- * goes backwards: whoever comes after a heavy contender would otherwise always pay for its checkpoints.
+ * Gives each contender its turn in every round, so that a noisy neighbour hits all of them alike. Each round begins with
+ * another one, and every other round goes backwards: whoever comes after a heavy contender would otherwise always pay for
+ * its checkpoints, and the first and the last would have two turns in a row.
  *
  * @template {string} Name
  * @template Sample
@@ -16,7 +17,9 @@ export async function interleave(contenders, progress) {
   /** @type {Partial<Record<Name, Sample[]>>} */
   const samples = {};
   for (let round = 0; round < rounds; round += 1) {
-    for (const name of round % 2 === 0 ? names : [...names].reverse()) {
+    const from = round % names.length;
+    const order = [...names.slice(from), ...names.slice(0, from)];
+    for (const name of round % 2 === 0 ? order : order.reverse()) {
       samples[name] = [...(samples[name] ?? []), await contenders[name]()];
       progress.step(name);
     }

@@ -9,13 +9,17 @@ const forms = new WeakMap<object, unknown>();
 
 /**
  * Gives a verb a second form, for a store whose records are in this process: the answer itself, where the verb gives a
- * promise of it.
+ * promise of it. Whoever passes a question on may not know which of the two it gets.
  */
 export function offerAtOnce<Args extends unknown[], Answer>(
   verb: Verb<Args, Answer>,
-  atOnce: (...args: Args) => Answer,
+  atOnce: (...args: Args) => Answer | Promise<Answer>,
 ): void {
   forms.set(verb, atOnce);
+}
+
+export function isOfferedAtOnce(verb: Verb<never, unknown>): boolean {
+  return forms.has(verb);
 }
 
 /** Asks a store: the answer at once, where its verb can, and else the promise of it. */
@@ -24,6 +28,6 @@ export function asked<Args extends unknown[], Answer>(
   verb: Verb<Args, Answer>,
   ...args: Args
 ): Answer | Promise<Answer> {
-  const atOnce = forms.get(verb) as ((...args: Args) => Answer) | undefined;
+  const atOnce = forms.get(verb) as ((...args: Args) => Answer | Promise<Answer>) | undefined;
   return atOnce === undefined ? verb.apply(store, args) : atOnce.apply(store, args);
 }

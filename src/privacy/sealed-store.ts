@@ -1,3 +1,4 @@
+import { asked, isOfferedAtOnce, offerAtOnce } from "../core/at-once.ts";
 import type { AuditEntry, AuditQuery } from "../core/audit.ts";
 import { ConfigError, StoreBusyError, StoreRefusedError, UnreadableError } from "../core/errors.ts";
 import type { Notes } from "../core/notes.ts";
@@ -43,6 +44,7 @@ import { Opener } from "./opener.ts";
 import { type OnUnreadable, SealedOutbox } from "./sealed-outbox.ts";
 import { sealMessage, sealProgress, sealRequest, sealResponse, sealUnclaimed } from "./sealing.ts";
 import { shredded, TenantKeys } from "./tenant-keys.ts";
+import { TurnEnd } from "./turn-end.ts";
 
 export interface SealedStoreOptions {
   readonly ring: KeyRing;
@@ -100,6 +102,7 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
   readonly #now: () => number;
   readonly #keyMsMax: number;
   readonly #setTimer: SealedStoreOptions["setTimer"];
+  readonly #turnEnd = new TurnEnd();
 
   constructor(inner: Store<Tx>, options: SealedStoreOptions) {
     const { ring, now, onUnreadable, storeTimeoutMs = Number.POSITIVE_INFINITY } = options;
@@ -141,24 +144,21 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
     return this.#keys.reseal(tenantScope);
   }
 
-  reserve(request: ReserveRequest): Promise<Reservation> {
-    // The key comes first: whoever could not seal an outcome must not begin.
-    const key = this.#sealingKey(request);
-    if (!(key instanceof Promise)) return this.#reserve(request, key);
-    const askedAt = this.#now();
-    return this.#inTime(key).then((known) => {
-      // Whoever asked has gone by now, and what is reserved for nobody ends in doubt.
-      if (this.#now() - askedAt < this.#keyMsMax) return this.#reserve(request, known);
-      throw new StoreBusyError("the secret of a tenant came too late");
-    });
+  async reserve(request: ReserveRequest): Promise<Reservation> {
+    return this.#reserve(request);
   }
 
-  settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
-    if (settlement.kind !== "complete") return this.#inner.settle(lease, settlement);
-    const settle = (key: SealingKey) =>
-      this.#inner.settle(lease, this.#sealedCompletion(key, lease, settlement));
-    const key = this.#sealingKey(lease);
-    return key instanceof Promise ? key.then(settle) : settle(key);
+  async settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
+    return this.#settle(lease, settlement);
+  }
+
+  static {
+    offerAtOnce(SealedStore.prototype.reserve, function (this: SealedStore<unknown>, request) {
+      return this.#reserve(request);
+    });
+    offerAtOnce(SealedStore.prototype.settle, function (this: SealedStore<unknown>, lease, settlement) {
+      return this.#settle(lease, settlement);
+    });
   }
 
   renew(leases: readonly Lease[], leaseMs: number): Promise<readonly HeartbeatAnswer[]> {
@@ -243,10 +243,41 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
     });
   }
 
-  #reserve(request: ReserveRequest, key: SealingKey): Promise<Reservation> {
+  #reserve(request: ReserveRequest): Reservation | Promise<Reservation> {
+    // The key comes first: whoever could not seal an outcome must not begin.
+    const key = this.#sealingKey(request);
+    if (!(key instanceof Promise)) return this.#reserveWith(key, request);
+    const askedAt = this.#now();
+    return this.#inTime(key).then((known) => {
+      // Whoever asked has gone by now, and what is reserved for nobody ends in doubt.
+      if (this.#now() - askedAt < this.#keyMsMax) return this.#reserveWith(known, request);
+      throw new StoreBusyError("the secret of a tenant came too late");
+    });
+  }
+
+  #reserveWith(key: SealingKey, request: ReserveRequest): Reservation | Promise<Reservation> {
     const { request: kept } = request;
-    const asked = kept === undefined ? request : { ...request, request: sealRequest(key, request, kept) };
-    return this.#inner.reserve(asked).then((reservation) => this.#openReservation(request, reservation));
+    const sealed = kept === undefined ? request : { ...request, request: sealRequest(key, request, kept) };
+    return whenKnown(asked(this.#inner, this.#inner.reserve, sealed), (reservation) =>
+      this.#openReservation(request, reservation),
+    );
+  }
+
+  #settle(lease: Lease, settlement: Settlement): SettleAnswer | Promise<SettleAnswer> {
+    if (settlement.kind !== "complete") return asked(this.#inner, this.#inner.settle, lease, settlement);
+    return whenKnown(this.#sealingKey(lease), (key) => this.#completeWith(key, lease, settlement));
+  }
+
+  #completeWith(
+    key: SealingKey,
+    lease: Lease,
+    completion: Extract<Settlement, { kind: "complete" }>,
+  ): SettleAnswer | Promise<SettleAnswer> {
+    const inner = this.#inner;
+    if (isOfferedAtOnce(inner.settle)) {
+      return asked(inner, inner.settle, lease, this.#sealedCompletion(key, lease, completion));
+    }
+    return this.#turnEnd.soon(() => inner.settle(lease, this.#sealedCompletion(key, lease, completion)));
   }
 
   #openReservation(request: ReserveRequest, reservation: Reservation): Reservation | Promise<Reservation> {
