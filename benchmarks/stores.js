@@ -12,18 +12,16 @@ import { redisStore } from "latchkey/redis";
 import { openStore } from "latchkey/stores";
 import { createConnection } from "mysql2/promise";
 import { createClient } from "redis";
-import { answerWhenStarted, ms, ratioBar, whole } from "./lib/answer.js";
+import { answerWhenStarted, ms, whole } from "./lib/answer.js";
 import { startChild } from "./lib/child.js";
 import { contenderOf } from "./lib/contenders.js";
 import { closedLoop, forEachOf, warmUp } from "./lib/load.js";
 import { chargeBytes } from "./lib/payload.js";
 import { query, withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
-import { plainScripts } from "./lib/redis.js";
 import { interleave, medianOf, turns } from "./lib/rounds.js";
 import { numberOf } from "./lib/settings.js";
 import { mariadbSlapRate, pgbenchRate, redisBenchmarkRate } from "./lib/tools.js";
-import { wakeUp } from "./lib/wake-up.js";
 
 /** @typedef {import("./lib/tools.js").Tool} Tool */
 /** @typedef {{ redis: string, redisCluster: string, mariadb: string, dynamodb: string, tools: { redisBenchmark?: Tool, mariadbSlap?: Tool } }} Servers */
@@ -31,10 +29,7 @@ import { wakeUp } from "./lib/wake-up.js";
 
 const callers = 64;
 const keyCount = numberOf("KEYS", 20_000);
-const plainRedis = "Redis: one script call for each step (ioredis, bare)";
 const ours = "Redis (ioredis)";
-const storeAlone = "Redis (ioredis): reserve and settle alone, without the engine";
-const storeSingly = "the same, one script call for each (groupCommit: false)";
 const redisCluster = "Redis Cluster, six nodes here";
 const layered = "Redis in front of Postgres";
 const dynamodbLocal = "DynamoDB Local";
@@ -67,11 +62,6 @@ async function measure(postgres, servers) {
     MariaDB: await opened(servers.mariadb),
     [ours]: latchkeyOn(redisStore(new Redis(servers.redis, { lazyConnect: true }))),
     "Redis (redis)": latchkeyOn(redisStore(createClient({ url: servers.redis }))),
-    [storeAlone]: bareStore(redisStore(new Redis(servers.redis, { lazyConnect: true }))),
-    [storeSingly]: bareStore(
-      redisStore(new Redis(servers.redis, { lazyConnect: true }), { groupCommit: false }),
-    ),
-    [plainRedis]: await plainScripts(servers.redis),
     [redisCluster]: await opened(servers.redisCluster),
     [dynamodbLocal]: await opened(dynamodb),
     [layered]: latchkeyOn(
@@ -86,9 +76,8 @@ async function measure(postgres, servers) {
     "mariadb-slap, two statements": () => mariadbSlapRate(servers.tools.mariadbSlap, servers.mariadb),
     "redis-benchmark, two SETs": () => redisBenchmarkRate(servers.tools.redisBenchmark, servers.redis),
   };
-  const second = latchkeyOn(redisStore(new Redis(servers.redis, { lazyConnect: true })));
   const [contender, tool] = [Object.keys(contenders).length, Object.keys(tools).length];
-  const progress = createProgress(turns(contender + tool + 1) + sizes(postgres, servers, sqlite).length);
+  const progress = createProgress(turns(contender + tool) + sizes(postgres, servers, sqlite).length);
   try {
     await warmUp(Object.values(contenders));
     const rates = await interleave(
@@ -109,11 +98,10 @@ async function measure(postgres, servers) {
       ),
       progress,
     );
-    const wakeUps = await interleave({ [ours]: () => wakeUp(contenders[ours], second) }, progress);
     const bytes = await bytesPerKey(contenders, sizes(postgres, servers, sqlite), progress);
-    return report({ rates, toolRates, wakeUps: wakeUps[ours] ?? [], bytes });
+    return report({ rates, toolRates, bytes });
   } finally {
-    for (const { close } of [...Object.values(contenders), second]) await close();
+    for (const { close } of Object.values(contenders)) await close();
     await rm(folder, { recursive: true, force: true });
   }
 }
@@ -121,41 +109,6 @@ async function measure(postgres, servers) {
 /** @param {import("latchkey").Store} store */
 function latchkeyOn(store) {
   return contenderOf(createLatchkey({ store, tenant: "single" }));
-}
-
-let owners = 0;
-
-/**
- * What a store does of an operation; fingerprint, leases, events and the rest are the engine's.
- *
- * @param {import("latchkey").Store<never>} store
- */
-function bareStore(store) {
-  return {
-    async operation(key = randomUUID()) {
-      owners += 1;
-      const reservation = await store.reserve({
-        scope: "acme",
-        key,
-        fingerprint: "a".repeat(64),
-        owner: `owner-${owners}`,
-        leaseMs: 15_000,
-        retentionMs: 24 * 3_600_000,
-        onCrash: "reconcile",
-        reconcileAfterMs: 60_000,
-        mode: "execute",
-        route: undefined,
-        request: undefined,
-      });
-      if (reservation.kind !== "execute") throw new Error(`a new key was answered ${reservation.kind}`);
-      await store.settle(reservation.lease, {
-        kind: "complete",
-        response: { kind: "full", status: 201, headers: [], body: chargeBytes },
-        retentionMs: 24 * 3_600_000,
-      });
-    },
-    close: () => store.close(),
-  };
 }
 
 /** @param {string} url */
@@ -177,7 +130,6 @@ function sizes(postgres, servers, sqlite) {
     { name: "Postgres", size: () => postgresSize(postgres) },
     { name: "MariaDB", size: () => mariadbSize(servers.mariadb) },
     { name: ours, size: () => redisSize(servers.redis) },
-    { name: plainRedis, size: () => redisSize(servers.redis) },
     { name: redisCluster, size: () => redisClusterSize(servers.redisCluster) },
     { name: dynamodbLocal, size: () => dynamodbSize(servers.dynamodb) },
     {
@@ -287,12 +239,10 @@ async function dynamodbSize(endpoint) {
  * @param {object} measured
  * @param {Record<string, import("./lib/load.js").ClosedSample[]>} measured.rates
  * @param {Record<string, { rate: number }[]>} measured.toolRates
- * @param {{ p50: number, p99: number }[]} measured.wakeUps
  * @param {Record<string, number>} measured.bytes
  * @returns {import("./lib/answer.js").Answer}
  */
-function report({ rates, toolRates, wakeUps, bytes }) {
-  const p50 = medianOf(wakeUps, "p50");
+function report({ rates, toolRates, bytes }) {
   return {
     tables: [
       {
@@ -315,25 +265,6 @@ function report({ rates, toolRates, wakeUps, bytes }) {
           return [name, Number.isFinite(rate) ? whole(rate) : "not on this machine"];
         }),
       },
-      {
-        title: "From the commit until a waiting duplicate in another process has its answer (Redis)",
-        columns: ["p50", "p99"],
-        rows: [[ms(p50), ms(medianOf(wakeUps, "p99"))]],
-      },
-    ],
-    bars: [
-      ...[
-        { what: "the store: itself with one script call for each step", rate: storeAlone, of: storeSingly },
-        { what: "the store: bare scripts, one call for each step", rate: storeAlone, of: plainRedis },
-        { what: "with the engine: bare scripts, one call for each step", rate: ours, of: plainRedis },
-      ].map(({ what, rate, of }) =>
-        ratioBar(`Redis, ${callers} callers, ${what}`, {
-          rate: medianOf(rates[rate], "rate"),
-          of: medianOf(rates[of], "rate"),
-          atLeast: 2.3,
-        }),
-      ),
-      { what: "a waiter wakes on Redis, p50", asked: "<= 1 ms", measured: ms(p50), reached: p50 <= 1 },
     ],
     notes: [
       `Bytes per key: what ${whole(keyCount)} more keys (a twentieth of them in DynamoDB) add to the table with its indexes, to the file with its log, or to Redis' memory ` +

@@ -1,6 +1,6 @@
 // The tests' own servers, kept by a process of its own: the tests are TypeScript, and what is measured is not to be
 // transformed. It tells its parent the addresses and the servers' own tools, and takes the servers down when the parent
-// lets go of it.
+// lets go of it. `servers.js redis` starts only that one.
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { tsImport } from "tsx/esm/api";
@@ -10,23 +10,34 @@ const [redis, mariadb, dynamodb, debian] = await Promise.all(
   ["redis-server", "mariadb-server", "dynamodb-server", "debian-packages"].map(load),
 );
 
-const [single, cluster, maria, dynamo] = await Promise.all([
-  // As people run it who want to keep their keys: a log that reaches the disk every second.
-  redis.startRedis({ args: ["--appendonly", "yes"] }),
-  redis.startRedisCluster(),
-  mariadb.startMariadb(),
-  dynamodb.startDynamoDb(),
-]);
-process.on("disconnect", () => {
-  void Promise.all([single.stop(), cluster.stop(), maria.remove(), dynamo.stop()]);
-});
-process.send?.({
-  redis: single.url,
-  redisCluster: cluster.url,
-  mariadb: (await maria.createDatabase()).url,
-  dynamodb: dynamo.url,
-  tools: { redisBenchmark: await redisBenchmark(), mariadbSlap: await mariadbSlap() },
-});
+// As people run it who want to keep their keys: a log that reaches the disk every second.
+const startRedis = () => redis.startRedis({ args: ["--appendonly", "yes"] });
+await (process.argv[2] === "redis" ? tellOfRedis() : tellOfAll());
+
+async function tellOfRedis() {
+  const single = await startRedis();
+  process.on("disconnect", () => void single.stop());
+  process.send?.({ redis: single.url });
+}
+
+async function tellOfAll() {
+  const [single, cluster, maria, dynamo] = await Promise.all([
+    startRedis(),
+    redis.startRedisCluster(),
+    mariadb.startMariadb(),
+    dynamodb.startDynamoDb(),
+  ]);
+  process.on("disconnect", () => {
+    void Promise.all([single.stop(), cluster.stop(), maria.remove(), dynamo.stop()]);
+  });
+  process.send?.({
+    redis: single.url,
+    redisCluster: cluster.url,
+    mariadb: (await maria.createDatabase()).url,
+    dynamodb: dynamo.url,
+    tools: { redisBenchmark: await redisBenchmark(), mariadbSlap: await mariadbSlap() },
+  });
+}
 
 async function redisBenchmark() {
   const { command, env } = await redis.findRedis();
