@@ -1,0 +1,87 @@
+import { describe, expect, it } from "vitest";
+import { asked } from "../../src/core/at-once.ts";
+import { isSealed } from "../../src/core/response.ts";
+import type { Lease, Reservation, Settlement, Store } from "../../src/core/store.ts";
+import { TurnEnd } from "../../src/privacy/turn-end.ts";
+import { memoryStore } from "../../src/stores/memory/store.ts";
+import { request } from "../support/reserve-request.ts";
+import { ring, sealed } from "./support.ts";
+
+const completion = (body: string): Settlement => ({
+  kind: "complete",
+  response: { kind: "full", status: 201, headers: [], body: Buffer.from(body) },
+  retentionMs: 60_000,
+});
+
+/** One whose answers have to be waited for, and what it was asked to settle. */
+function distant() {
+  const store = memoryStore();
+  const settled: { readonly key: string; readonly isSealed: boolean }[] = [];
+  const { reserve, settle } = store;
+  Object.assign(store, {
+    reserve: (asking) => reserve.call(store, asking),
+    settle: (lease, settlement) => {
+      if (settlement.kind !== "complete") throw new Error("nothing else is settled here");
+      const { response } = settlement;
+      settled.push({ key: lease.key, isSealed: response.kind === "full" && isSealed(response.headers) });
+      return settle.call(store, lease, settlement);
+    },
+  } satisfies Partial<Store>);
+  return { store, settled };
+}
+
+async function leaseOn(store: Store, key: string): Promise<Lease> {
+  const reservation: Reservation = await store.reserve(request({ key }));
+  if (reservation.kind !== "execute") throw new Error(`it was answered ${reservation.kind}`);
+  return reservation.lease;
+}
+
+describe("answers that are sealed", () => {
+  it("are there at once where the store's are", async () => {
+    const store = sealed(memoryStore(), ring({ perTenant: false }));
+    const reservation = asked(store, store.reserve, request({ key: "k" }));
+    if (reservation instanceof Promise || reservation.kind !== "execute")
+      throw new Error("it was waited for");
+    expect(asked(store, store.settle, reservation.lease, completion("done"))).not.toBeInstanceOf(Promise);
+    const replay = asked(store, store.reserve, request({ key: "k", owner: "another" }));
+    expect(replay).toMatchObject({ kind: "replay", response: { status: 201 } });
+  });
+
+  it("go to the store together at the end of the turn in which they came, in their order", async () => {
+    const { store, settled } = distant();
+    const sealing = sealed(store, ring({ perTenant: false }));
+    const leases = await Promise.all(["a", "b", "c"].map((key) => leaseOn(sealing, key)));
+    const answers = leases.map((lease) => sealing.settle(lease, completion("done")));
+    await Promise.resolve();
+    expect(settled).toEqual([]);
+    await new Promise(setImmediate);
+    expect(settled).toEqual(["a", "b", "c"].map((key) => ({ key, isSealed: true })));
+    for (const answer of await Promise.all(answers)) expect(answer).toMatchObject({ kind: "settled" });
+  });
+});
+
+describe("the end of a turn", () => {
+  it("has one that throws fail alone", async () => {
+    const end = new TurnEnd();
+    const done = [
+      end.soon(async () => "first"),
+      end.soon(() => {
+        throw new Error("cannot be sealed");
+      }),
+      end.soon(async () => "third"),
+    ];
+    const outcomes = await Promise.allSettled(done);
+    expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+  });
+
+  it("comes again for what is asked for while it comes", async () => {
+    const end = new TurnEnd();
+    const order: string[] = [];
+    const first = end.soon(async () => {
+      order.push("first");
+      return end.soon(async () => order.push("second"));
+    });
+    await first;
+    expect(order).toEqual(["first", "second"]);
+  });
+});
