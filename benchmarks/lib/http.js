@@ -97,17 +97,15 @@ function shoot(url, { keys, connections, duration }) {
       {
         method: "POST",
         body,
-        setupRequest: (request) => ({ ...request, headers: headers(keys, randomUUID()) }),
+        setupRequest: (request) => ({ ...request, headers: headers(keys) }),
       },
     ],
   });
 }
 
-/**
- * @param {Keys} keys
- * @param {string} id
- */
-function headers(keys, id = randomUUID()) {
+/** @param {Keys} keys */
+function headers(keys) {
+  const id = randomUUID();
   const key = keys === "replay" ? "one-and-the-same-key-for-everybody" : id;
   return { "content-type": "application/json", "idempotency-key": key, "x-id": id, ...callerHeaders };
 }

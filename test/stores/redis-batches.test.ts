@@ -74,6 +74,29 @@ describe("calls that travel together", () => {
     expect(await bench.client.zcard(`${bench.tag}@sweep`)).toBe(3);
   });
 
+  it("take what is new and leave what is there, whichever of them comes first", async () => {
+    for (const usedAt of [0, 1, 2]) {
+      const store = open();
+      const asked = many.map(() => request());
+      const isUsed = (nth: number) => nth % 3 === usedAt;
+      const used = await leases(
+        store,
+        asked.filter((_, nth) => isUsed(nth)),
+      );
+      await Promise.all(used.map((each) => store.settle(each, complete())));
+      const listed = await bench.client.zcard(`${bench.tag}@sweep`);
+      const answers = await Promise.all(asked.map((each) => store.reserve(again(each))));
+      expect(answers.map(({ kind }) => kind)).toEqual(
+        many.map((nth) => (isUsed(nth) ? "replay" : "execute")),
+      );
+      for (const [nth, each] of asked.entries()) {
+        expect(await stateOf(store, each), `call ${nth}`).toBe(isUsed(nth) ? "completed" : "in_progress");
+      }
+      const taken = many.filter((nth) => !isUsed(nth)).length;
+      expect((await bench.client.zcard(`${bench.tag}@sweep`)) - listed).toBe(taken);
+    }
+  });
+
   it("end each lease as they say, when only some of them complete what nobody waits for", async () => {
     const store = open();
     const asked = many.map((nth) => request(nth % 6 === 4 ? { request: kept } : {}));
