@@ -1,4 +1,5 @@
 import type pg from "pg";
+import { unusualOf } from "../../src/stores/postgres/statements/sql.ts";
 import type { SqliteDatabase } from "../../src/stores/sqlite/store.ts";
 
 /*
@@ -63,11 +64,13 @@ export async function fillPostgres(pool: pg.Pool, now: number): Promise<void> {
   // Nobody would want these records back after a crash, and writing them down twice takes twice as long.
   await pool.query(`
     ALTER TABLE latchkey_records SET UNLOGGED;
+    ALTER TABLE latchkey_records SET (fillfactor = 100);
     ALTER TABLE latchkey_records DROP CONSTRAINT latchkey_records_pkey;
     ${indexes.map(({ name }) => `DROP INDEX ${name};`).join("\n")}`);
   const time = (ms: string) => `to_timestamp((${ms}) / 1000.0)`;
   await pool.query(`
-    INSERT INTO latchkey_records (${columns}) ${selection(time, "decode(repeat('a1b2c3d4e5', 100), 'hex')")}
+    INSERT INTO latchkey_records (${columns}, unusual, lapses_at)
+    ${selection(time, "decode(repeat('a1b2c3d4e5', 100), 'hex')")}, ${unusualOf("state")}, NULL::timestamptz
     FROM (
       SELECT i, ${now}::bigint - (${recordCount} - i) * ${dayMs}::bigint / ${recordCount} AS at_ms, ${state} AS state
       FROM generate_series(1::bigint, ${recordCount}) AS i

@@ -303,9 +303,9 @@ describe("reaping", () => {
     await age(over);
     const unsettled = `
       INSERT INTO latchkey_records (
-        scope, key, state, fingerprint, fence, on_crash, owner, lease_until, created_at, expires_at, bucket)
-      SELECT 'crowd', n::text, 'in_progress', 'v1:first', 1, 'retry', 'somebody', now() + interval '1 hour', now(),
-        now(), latchkey_bucket(now() - interval '3 days')
+        scope, key, state, fingerprint, fence, on_crash, owner, lease_until, lapses_at, created_at, expires_at, bucket)
+      SELECT 'crowd', n::text, 'in_progress', 'v1:first', 1, 'retry', 'somebody', now() + interval '1 hour',
+        now() + interval '1 hour', now(), now(), latchkey_bucket(now() - interval '3 days')
       FROM generate_series(1, 2001) AS n`;
     await pool.query(unsettled);
     expect(await reap()).toEqual({ deleted: 1, expired: 0 });

@@ -12,6 +12,7 @@ import { bust } from "../../src/stores/postgres/statements/busting.ts";
 import { advance, phase } from "../../src/stores/postgres/statements/phases.ts";
 import { reapDeleting, reapMarking } from "../../src/stores/postgres/statements/reaping.ts";
 import * as statements from "../../src/stores/postgres/statements/records.ts";
+import { unusualOf } from "../../src/stores/postgres/statements/sql.ts";
 import * as upkeep from "../../src/stores/postgres/statements/upkeep.ts";
 import { postgresStore } from "../../src/stores/postgres/store.ts";
 import { freshDatabase } from "../support/database.ts";
@@ -87,7 +88,8 @@ describe("what a request costs", () => {
     await database.query(`
       INSERT INTO latchkey_records (
         scope, key, state, fingerprint, fence, on_crash, owner, lease_until, created_at, expires_at)
-      SELECT 'crowd', n::text, 'in_progress', 'v1:first', 1, 'retry', 'somebody', now() + interval '1 hour', now(), now()
+      SELECT 'crowd', n::text, 'in_progress', 'v1:first', 1, 'retry', 'somebody', now() + interval '1 hour', now(),
+        now() + interval '1 day'
       FROM generate_series(1, 20000) AS n`);
     await database.query("ANALYZE latchkey_records");
     const id = ["crowd", "77"];
@@ -172,7 +174,7 @@ describe("every record that there can be", () => {
     await database.query(
       `INSERT INTO latchkey_records (
          scope, key, state, fingerprint, fence, on_crash, owner, lease_until, reconcile_after, reason,
-         response_status, response_head, completed_at, created_at, expires_at, route, progress, resume_after)
+         response_status, response_head, completed_at, created_at, expires_at, route, progress, resume_after, unusual)
        VALUES (
          $1, $2, $3, 'v1:same', 7, $4, 'somebody',
          ${only("in_progress", found.owner === "alive" ? future : past)},
@@ -180,7 +182,7 @@ describe("every record that there can be", () => {
          ${["unknown", "failed_retryable"].includes(found.state) ? "'a reason'" : "NULL"},
          ${only("completed", "200")}, ${only("completed", `'{"v":1,"headers":[]}'`)}, ${only("completed", past)},
          ${past}, ${found.retention === "running" ? future : past}, 'a route',
-         '${encodeProgress(written)}', ${found.waitsForWorker ? past : "NULL"})`,
+         '${encodeProgress(written)}', ${found.waitsForWorker ? past : "NULL"}, ${unusualOf("$3")})`,
       [id.scope, id.key, found.state, found.onCrash],
     );
   }

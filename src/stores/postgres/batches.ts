@@ -18,7 +18,7 @@ import { giveUpColumns } from "./settling.ts";
 import { allOwnedHere, ownedHere } from "./statements/sql.ts";
 
 /*
- * The calls of a batch as the arrays that the functions of the migration 0003_batches take, and what their answers
+ * The calls of a batch as the arrays that the functions of the migrations 0003_batches and 0008_settling_in_place take, and what their answers
  * mean. Whatever takes more than the clock to answer is left to the statement for one call, which knows all states; so
  * is whatever a lease does not hold any more.
  */

@@ -18,16 +18,14 @@ import type { Queries } from "./queries.ts";
 import * as statements from "./statements/listing.ts";
 import { after as later } from "./statements/sql.ts";
 import { isOfTenant } from "./statements/tenants.ts";
+import { listLeases } from "./statements/upkeep.ts";
 
 export async function list(
   queries: Queries,
   query: ListQuery,
   { partitioned }: { readonly partitioned: boolean },
 ): Promise<RecordPage> {
-  const page = await pageOf(
-    query,
-    new PostgresFinder(queries, query, partitioned ? scopesInPartitionsMax : scopesMax),
-  );
+  const page = await pageOf(query, new PostgresFinder(queries, query, { partitioned }));
   const { now } = await queries.one<{ now: number }>(statements.currentTime);
   return { ...page, now };
 }
@@ -38,16 +36,18 @@ const scopesInPartitionsMax = 100;
 class PostgresFinder implements RecordFinder {
   readonly #queries: Queries;
   readonly #query: ListQuery;
+  readonly #partitioned: boolean;
   readonly #scopesMax: number;
   #looks = 0;
   #span: SpanRow | undefined;
   /** How far back the next look into the index goes: twice as far as the one before. */
   #stretchMs = firstStretchMs;
 
-  constructor(queries: Queries, query: ListQuery, scopes: number) {
+  constructor(queries: Queries, query: ListQuery, { partitioned }: { readonly partitioned: boolean }) {
     this.#queries = queries;
     this.#query = query;
-    this.#scopesMax = scopes;
+    this.#partitioned = partitioned;
+    this.#scopesMax = partitioned ? scopesInPartitionsMax : scopesMax;
   }
 
   async find(after: Place | undefined, limit: number): Promise<readonly ListedRecord[] | undefined> {
@@ -57,7 +57,7 @@ class PostgresFinder implements RecordFinder {
       const few = await this.#amongFew(ofTenant(tenantScope), candidatesMax, after, limit);
       if (few !== undefined) return few;
     }
-    if (state === "in_progress") {
+    if (state === "in_progress" && (await this.#areLeasesListed())) {
       const few = await this.#amongFew(() => underWay, underWayMax, after, limit);
       if (few !== undefined) return few;
     }
@@ -78,6 +78,13 @@ class PostgresFinder implements RecordFinder {
     const isFirst = this.#looks === 0 && !isBetween(after);
     this.#looks += 1;
     return isFirst ? this.#lookAtNext(after, limit, firstLooksMax) : this.#lookInIndex(after, limit);
+  }
+
+  /** Whether all that is under way is found in the index. */
+  async #areLeasesListed(): Promise<boolean> {
+    if (this.#partitioned) return true;
+    const { complete } = await this.#queries.one<{ complete: boolean }>(listLeases);
+    return complete;
   }
 
   /** Undefined if there are more scopes than can be looked into. */
@@ -176,7 +183,7 @@ class PostgresFinder implements RecordFinder {
   #order(asked: Parameters, after: Place | undefined): string {
     const { state } = this.#query;
     const isIndexed = state !== undefined && isUnusual(state);
-    return all(isIndexed && `${unusual} AND state = ${asked.add(state)}`, this.#place(asked, after));
+    return all(isIndexed && `unusual = ${asked.add(state)}`, this.#place(asked, after));
   }
 
   #place(asked: Parameters, after: Place | undefined): string | false {
@@ -215,9 +222,8 @@ const firstStretchMs = 60 * 60 * 1000;
 const looksMax = 10_000;
 const firstLooksMax = 2_000;
 
-/** As the partial indexes say it, so that they are used. */
-const underWay = "state = 'in_progress' AND lease_until > '-infinity'";
-const unusual = "state IN ('pending', 'failed_retryable', 'unknown', 'expired')";
+/** As the partial index says it, so that it is used. */
+const underWay = "lapses_at > '-infinity'";
 
 function isUnusual(state: RecordState): boolean {
   return state !== "completed" && state !== "in_progress";

@@ -171,7 +171,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
   }
 
   sweep(options: { readonly limit: number; readonly unclaimed: StoredResponse }): Promise<SweepCounts> {
-    return sweep(this.#queries, options);
+    return sweep(this.#queries, { ...options, isListed: this.#partitioned });
   }
 
   claimResumable(options: ClaimOptions): Promise<ResumableClaim> {

@@ -19,10 +19,12 @@ import { auditTrail } from "./statements/audit.ts";
 import { recordName } from "./statements/sql.ts";
 import * as statements from "./statements/upkeep.ts";
 
+/** `isListed`: every lease is listed from the beginning. */
 export async function sweep(
   queries: Queries,
-  options: { readonly limit: number; readonly unclaimed: StoredResponse },
+  options: { readonly limit: number; readonly unclaimed: StoredResponse; readonly isListed: boolean },
 ): Promise<SweepCounts> {
+  if (!options.isListed) await queries.one(statements.listLeases);
   const { status, head, body } = encodeResponse(options.unclaimed);
   const { unknown, retryable, unclaimed } = await queries.one<SweptRow>(statements.sweep, [
     options.limit,

@@ -1,6 +1,6 @@
 import { listedColumns } from "../../listed-row.ts";
 import { wordOf } from "../distributed/statements.ts";
-import { leaseUntil, milliseconds } from "./sql.ts";
+import { expiry, leaseUntil, milliseconds } from "./sql.ts";
 
 /*
  * The latest first, and those of one moment in the order of their scopes and keys, backwards: as the indexes
@@ -9,18 +9,20 @@ import { leaseUntil, milliseconds } from "./sql.ts";
  */
 
 /** The columns of a record that are needed until it is shown. */
-const columns = ["scope", "key", ...listedColumns, "owner_session"].join(", ");
+const columns = ["scope", "key", ...listedColumns, "owner_session", "kept_until"].join(", ");
 
 const latestFirst = "ORDER BY created_at DESC, scope DESC, key DESC";
 
 const times: ReadonlySet<string> = new Set(listedColumns.filter((name) => /_(at|until|after)$/.test(name)));
 
+const shownTimes: ReadonlyMap<string, string> = new Map([
+  ["lease_until", leaseUntil],
+  ["expires_at", expiry()],
+]);
+
 /** What is shown of it. Asking whether an owner lives comes last, for those on the page only. */
 const shown = `scope, key, ${listedColumns
-  .map(
-    (name) =>
-      `${times.has(name) ? milliseconds(name === "lease_until" ? leaseUntil : name) : name} AS ${wordOf(name)}`,
-  )
+  .map((name) => `${times.has(name) ? milliseconds(shownTimes.get(name) ?? name) : name} AS ${wordOf(name)}`)
   .join(", ")}`;
 
 /** In the order of an index. `where` are conditions on its columns, or on few others. */

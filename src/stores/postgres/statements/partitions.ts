@@ -1,5 +1,5 @@
 import { newRecord } from "./records.ts";
-import { milliseconds, now, ownedHere, record } from "./sql.ts";
+import { expiry, fromNow, mayBeKept, milliseconds, now, ownedHere, record } from "./sql.ts";
 
 /*
  * A records table that is partitioned by `bucket`: the time at which a record was first to expire, rounded down to the
@@ -58,6 +58,9 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT 'latchkey_records_' || to_char(bucket AT TIME ZONE 'UTC', 'YYYYMMDD_HH24MISS')
 $$;`;
 
+/** Its lease is listed at once: what is under way has to be known when its partition is dropped. */
+const listedRecord = newRecord({ lapses: fromNow("$7") });
+
 /**
  * Inserts a new record, if there is none. No unique index can span partitions, so requests for one key take turns: the
  * lock is given back after the commit, and whoever has waited for it looks with a snapshot of its own, which a
@@ -84,13 +87,13 @@ BEGIN
   IF EXISTS (SELECT FROM latchkey_records WHERE scope = $1 AND key = $2) THEN
     RETURN false;
   END IF;
-  INSERT INTO latchkey_records (${newRecord().columns}, bucket)
-  SELECT ${newRecord().values}, its_bucket;
+  INSERT INTO latchkey_records (${listedRecord.columns}, bucket)
+  SELECT ${listedRecord.values}, its_bucket;
   RETURN true;
 END
 $reserve$`;
 
-/** As in the migration 0003_batches, on partitions: each call takes the turn of its key. */
+/** As in the migration 0008_settling_in_place, on partitions: each call takes the turn of its key. */
 export const reserveBatchFunction = `
 CREATE OR REPLACE FUNCTION latchkey_reserve_batch(
   look boolean, scopes text[], keys text[], fingerprints text[], owners text[], kinds integer[],
@@ -158,7 +161,7 @@ export const hasWidth = "SELECT latchkey_partition_width() = $1::text::interval 
 export const missingPartitions = `
 WITH need AS (
   SELECT max(expires_at) AS until FROM ${defaultPartition}
-  WHERE state IN ('completed', 'failed_retryable') AND resume_after IS NULL
+  WHERE (unusual IS NULL OR unusual = 'failed_retryable') AND resume_after IS NULL
     AND expires_at < now() + ${partitionsAheadMax} * latchkey_partition_width()
 ),
 wanted AS (
@@ -207,19 +210,19 @@ WHERE c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'latchkey_
 
 /** What must outlive its partition: what is not settled, waits to be finished, or is to be kept for longer. */
 const leftovers = (partition: string) => `
-  SELECT scope, key FROM ${partition} WHERE state = 'in_progress' AND lease_until > '-infinity'
+  SELECT scope, key FROM ${partition} WHERE lapses_at > '-infinity'
   UNION ALL
-  SELECT scope, key FROM ${partition} WHERE state = 'unknown' AND escalated_at IS NULL AND reconcile_after > '-infinity'
+  SELECT scope, key FROM ${partition} WHERE unusual = 'unknown' AND escalated_at IS NULL AND reconcile_after > '-infinity'
   UNION ALL
   SELECT scope, key FROM ${partition} WHERE escalated_at > '-infinity'
   UNION ALL
   SELECT scope, key FROM ${partition} WHERE resume_after > '-infinity'
   UNION ALL
   SELECT scope, key FROM ${partition}
-  WHERE state = 'failed_retryable' AND progress IS NOT NULL AND resume_after IS NULL AND expires_at <= now()
+  WHERE unusual = 'failed_retryable' AND resume_after IS NULL AND (expires_at > now() OR progress IS NOT NULL)
   UNION ALL
   SELECT scope, key FROM ${partition}
-  WHERE state IN ('completed', 'failed_retryable') AND resume_after IS NULL AND expires_at > now()`;
+  WHERE unusual IS NULL AND state = 'completed' AND ${mayBeKept} AND ${expiry()} > now()`;
 
 /** $1 at most */
 export const countLeftovers = (partition: string) => `

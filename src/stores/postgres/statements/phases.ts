@@ -1,5 +1,5 @@
 import { heldByLease } from "./records.ts";
-import { after, channel, milliseconds, tellWatchers } from "./sql.ts";
+import { after, channel, expiry, keptUntil, milliseconds, tellWatchers } from "./sql.ts";
 
 /**
  * Writes down how far an execution has come. No row: the lease is lost.
@@ -34,7 +34,7 @@ export function phase({ completes, enqueues }: PhaseParts): string {
 WITH held AS (
   UPDATE latchkey_records SET progress = $6, on_crash = $7${completes ? completion : ""}
   WHERE ${heldByLease} AND current_setting('${setting}', true) = $5::text
-  RETURNING expires_at${completes ? `, ${tellWatchers("$12")}` : ""}
+  RETURNING ${expiry()} AS expires_at${completes ? `, ${tellWatchers("$12")}` : ""}
 )${enqueues ? enqueuing(messages) : ""}
 SELECT current_setting('${setting}', true) IS NOT DISTINCT FROM $5::text AS intact,
   ${milliseconds("held.expires_at")} AS expires${completes ? ", held.told" : ""}
@@ -52,9 +52,10 @@ const completion = `,
     response_head = $9,
     response_body = $10,
     completed_at = ${clock},
-    expires_at = ${after(clock, "$11")},
+    ${keptUntil(after(clock, "$11"))},
     owner_session = NULL,
     lease_until = NULL,
+    lapses_at = NULL,
     request_head = NULL,
     request_body = NULL`;
 

@@ -1,5 +1,17 @@
 import { audited } from "./audit.ts";
-import { fromNow, leaseUntil, milliseconds, now, ownedHere, record, tellWatchers } from "./sql.ts";
+import {
+  becomes,
+  expiry,
+  fromNow,
+  keptUntil,
+  leaseUntil,
+  milliseconds,
+  now,
+  ownedHere,
+  record,
+  tellWatchers,
+  unusualOf,
+} from "./sql.ts";
 
 /** $1 scope, $2 key */
 export const read = `
@@ -21,17 +33,17 @@ CROSS JOIN LATERAL (
 /**
  * The columns of a new record, and what they are. $1 scope, $2 key, $3 fingerprint, $4 onCrash, $5 owner or NULL,
  * $6 session or NULL, $7 lease or NULL, $8 retention, $9 in_progress or pending, $10 route, $11 and $12 the request,
- * $13 how long after a crash reconciliation may ask
+ * $13 how long after a crash reconciliation may ask. `lapses` is the lease, if it is to be listed at once.
  */
-export const newRecord = (session = "$6::int") => ({
+export const newRecord = ({ session = "$6::int", lapses = "NULL::timestamptz" } = {}) => ({
   columns: `scope, key, fingerprint, on_crash, owner, owner_session, lease_until, expires_at, state, route,
-    request_head, request_body, reconcile_ms, fence, resume_after, created_at`,
+    request_head, request_body, reconcile_ms, fence, resume_after, created_at, unusual, lapses_at`,
   values: `$1, $2, $3::text, $4::text, $5::text, ${session}, ${fromNow("$7")}, ${fromNow("$8")}, $9::text, $10::text,
     $11::text, $12::bytea, $13::float8, CASE $9::text WHEN 'pending' THEN 0 ELSE 1 END,
-    CASE $9::text WHEN 'pending' THEN ${now} END, ${now}`,
+    CASE $9::text WHEN 'pending' THEN ${now} END, ${now}, ${unusualOf("$9::text")}, ${lapses}`,
 });
 
-const ownRecord = newRecord(ownedHere("$6"));
+const ownRecord = newRecord({ session: ownedHere("$6") });
 
 /**
  * Inserts a new record or finds the old one, in one round trip. An old one is only read: there is nothing to insert
@@ -68,8 +80,10 @@ WITH taken AS (
     owner = $5,
     owner_session = ${ownedHere("$6")},
     lease_until = ${fromNow("$7")},
+    lapses_at = ${fromNow("$7")},
     expires_at = ${fromNow("$8")},
-    state = $9,
+    kept_until = NULL,
+    ${becomes("$9")},
     route = $10,
     reconcile_ms = $13,
     claims = 0,
@@ -100,12 +114,13 @@ SELECT fence FROM taken`;
 export const suspendCrashed = `
 WITH suspended AS (
   UPDATE latchkey_records SET
-    state = 'unknown',
+    ${becomes("'unknown'")},
     reason = $5,
     reconcile_after = ${fromNow("reconcile_ms")},
     owner = NULL,
     owner_session = NULL,
-    lease_until = NULL
+    lease_until = NULL,
+    lapses_at = NULL
   WHERE scope = $1 AND key = $2 AND fence = $3 AND owner = $4 AND state = 'in_progress' AND ${leaseUntil} <= now()
   RETURNING scope, key, fence, ${tellWatchers("$6")}
 ),
@@ -128,13 +143,14 @@ UPDATE latchkey_records SET
   response_head = $6,
   response_body = $7,
   completed_at = ${now},
-  expires_at = ${fromNow("$8")},
+  ${keptUntil(fromNow("$8"))},
   owner_session = NULL,
   lease_until = NULL,
+  lapses_at = NULL,
   request_head = NULL,
   request_body = NULL
 WHERE ${heldByLease}
-RETURNING ${milliseconds("expires_at")} AS expires, ${tellWatchers("$9")}`;
+RETURNING ${milliseconds(expiry())} AS expires, ${tellWatchers("$9")}`;
 
 /**
  * Ends a lease without an outcome. No row: it did not hold the record any more.
@@ -145,13 +161,14 @@ RETURNING ${milliseconds("expires_at")} AS expires, ${tellWatchers("$9")}`;
 export const giveUpLease = `
 WITH settled AS (
   UPDATE latchkey_records SET
-    state = $5,
+    ${becomes("$5")},
     reason = $6,
     expires_at = coalesce(${fromNow("$7")}, expires_at),
     resume_after = ${fromNow("$8")},
     reconcile_after = ${fromNow("$9")},
     owner_session = NULL,
-    lease_until = NULL
+    lease_until = NULL,
+    lapses_at = NULL
   WHERE ${heldByLease}
   RETURNING scope, key, fence, expires_at, ${tellWatchers("$10")}
 ),
@@ -166,7 +183,7 @@ SELECT ${milliseconds("expires_at")} AS expires, told FROM settled`;
  * $1 scope, $2 key, $3 fence, $4 owner
  */
 export const settledBefore = `
-SELECT state, ${milliseconds("expires_at")} AS expires
+SELECT state, ${milliseconds(expiry())} AS expires
 FROM latchkey_records
 WHERE scope = $1 AND key = $2 AND fence = $3 AND owner = $4`;
 
@@ -181,7 +198,7 @@ WITH lease AS (
     WITH ORDINALITY AS lease (scope, key, fence, owner, position)
 ),
 renewed AS (
-  UPDATE latchkey_records AS r SET lease_until = ${fromNow("$5")}
+  UPDATE latchkey_records AS r SET lease_until = ${fromNow("$5")}, lapses_at = ${fromNow("$5")}
   FROM lease
   WHERE r.scope = lease.scope AND r.key = lease.key AND r.fence = lease.fence AND r.owner = lease.owner
     AND r.state = 'in_progress'

@@ -49,6 +49,22 @@ export const allOwnedHere = (sessions: string) => `
     ARRAY(SELECT ${ownedHere("one.session")} FROM unnest(${sessions}) WITH ORDINALITY AS one (session, place)
       ORDER BY one.place)`;
 
+/** For SET: another state. A request that is neither under way nor done has it in the indexed column as well. */
+export const becomes = (state: string) => `state = ${state}, unusual = ${unusualOf(state)}`;
+
+/** What `unusual` is for a state: NULL on the happy path. */
+export const unusualOf = (state: string) => `nullif(nullif(${state}, 'in_progress'), 'completed')`;
+
+/** For SET: the answer is kept until `until`. As in the migration 0008_settling_in_place. */
+export const keptUntil = (until: string) =>
+  `expires_at = latchkey_expiry(expires_at, ${until}), kept_until = latchkey_kept(expires_at, ${until})`;
+
+/** What may be kept until after now, by the index on expires_at: no answer is kept for longer than that past it. */
+export const mayBeKept = "expires_at > now() - interval '600 seconds'";
+
+/** When a record expires: see the migration. */
+export const expiry = (r = "") => `coalesce(${r}kept_until, ${r}expires_at)`;
+
 /** A record as `recordOf` reads it. */
 export function recordColumns(r: string, lease: string): string {
   return `${r}.state, ${r}.fingerprint, ${r}.fence, ${r}.on_crash AS crash, ${r}.owner, ${r}.route, ${r}.progress,
@@ -58,7 +74,7 @@ export function recordColumns(r: string, lease: string): string {
     ${milliseconds(`${r}.escalated_at`)} AS escalated, ${r}.reason,
     ${r}.response_status AS status, ${r}.response_head AS head, ${r}.response_body AS body,
     ${milliseconds(`${r}.created_at`)} AS created, ${milliseconds(`${r}.completed_at`)} AS completed,
-    ${milliseconds(`${r}.expires_at`)} AS expires`;
+    ${milliseconds(expiry(`${r}.`))} AS expires`;
 }
 
 /** $1 scope, $2 key */

@@ -68,7 +68,7 @@ SELECT (count(*) - count(escalated_at))::int AS waiting, count(escalated_at)::in
   greatest(0, coalesce(${milliseconds(`${now} - min(created_at)`)}, 0)) AS oldest
 FROM (
   SELECT escalated_at, created_at FROM latchkey_records
-  WHERE state = 'unknown' AND escalated_at IS NULL AND reconcile_after > '-infinity'
+  WHERE unusual = 'unknown' AND escalated_at IS NULL AND reconcile_after > '-infinity'
   UNION ALL
   SELECT escalated_at, created_at FROM latchkey_records WHERE escalated_at > '-infinity'
 ) AS unknown`;

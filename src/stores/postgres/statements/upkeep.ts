@@ -1,6 +1,7 @@
 import { audited } from "./audit.ts";
 import {
   after,
+  becomes,
   fromNow,
   leaseUntil,
   milliseconds,
@@ -10,9 +11,12 @@ import {
   tellWatchers,
 } from "./sql.ts";
 
+/** Lists the leases of what is under way, so that the index has them; and whether it has all of them now. */
+export const listLeases = "SELECT latchkey_list_leases() AS complete";
+
 /**
  * Ends executions whose owner is gone, as their onCrash says, and then what has waited for too long: accepted requests
- * that nobody executed are answered, and what is half done is asked about. Looks at every execution under way, which
+ * that nobody executed are answered, and what is half done is asked about. Looks at every lease that is listed, which
  * are few, because a session can end long before the leases that it owned.
  *
  * $1 limit, $2 reason, $3 who, $4 the reason for the unclaimed, $5 for the abandoned, $6 status, $7 head, $8 body
@@ -20,20 +24,21 @@ import {
 export const sweep = `
 WITH gone AS (
   SELECT scope, key FROM latchkey_records
-  WHERE state = 'in_progress' AND ${leaseUntil} <= now()
-  ORDER BY lease_until
+  WHERE lapses_at IS NOT NULL AND ${leaseUntil} <= now()
+  ORDER BY lapses_at
   LIMIT $1::int
   FOR UPDATE SKIP LOCKED
 ),
 swept AS (
   UPDATE latchkey_records AS r SET
-    state = CASE r.on_crash WHEN 'reconcile' THEN 'unknown' ELSE 'failed_retryable' END,
+    ${becomes("CASE r.on_crash WHEN 'reconcile' THEN 'unknown' ELSE 'failed_retryable' END")},
     reason = $2,
     resume_after = CASE WHEN r.on_crash <> 'reconcile' AND r.request_head IS NOT NULL THEN ${now} END,
     reconcile_after = CASE r.on_crash WHEN 'reconcile' THEN ${fromNow("r.reconcile_ms")} END,
     owner = NULL,
     owner_session = NULL,
-    lease_until = NULL
+    lease_until = NULL,
+    lapses_at = NULL
   FROM gone
   WHERE r.scope = gone.scope AND r.key = gone.key
   RETURNING r.scope, r.key, r.fence, r.state, ${tellWatchers(recordNameInSql("r"))}
@@ -41,15 +46,15 @@ swept AS (
 late AS (
   SELECT scope, key, state AS was, CASE state WHEN 'pending' THEN $4::text ELSE $5::text END AS why
   FROM latchkey_records
-  WHERE (state = 'pending' OR (state = 'failed_retryable' AND progress IS NOT NULL AND resume_after IS NULL))
-    AND expires_at <= now()
+  WHERE unusual IN ('pending', 'failed_retryable') AND expires_at <= now()
+    AND (state = 'pending' OR (progress IS NOT NULL AND resume_after IS NULL))
   ORDER BY expires_at
   LIMIT $1::int - (SELECT count(*) FROM gone)
   FOR UPDATE SKIP LOCKED
 ),
 unclaimed AS (
   UPDATE latchkey_records AS r SET
-    state = 'completed',
+    ${becomes("'completed'")},
     resume_after = NULL,
     claims = 0,
     completed_at = ${now},
@@ -65,7 +70,7 @@ unclaimed AS (
 ),
 halfdone AS (
   UPDATE latchkey_records AS r SET
-    state = 'unknown',
+    ${becomes("'unknown'")},
     reason = late.why,
     resume_after = NULL,
     claims = 0,
@@ -122,7 +127,7 @@ claimed AS (
 ),
 gaveup AS (
   UPDATE latchkey_records AS r SET
-    state = CASE WHEN ${mayBeHalfDone} THEN 'unknown' ELSE r.state END,
+    ${becomes(`CASE WHEN ${mayBeHalfDone} THEN 'unknown' ELSE r.state END`)},
     reason = $7,
     resume_after = NULL,
     reconcile_after = CASE WHEN ${mayBeHalfDone} THEN ${now} END,
@@ -146,7 +151,7 @@ ORDER BY claimed.resume`;
 export const claimUnknown = `
 WITH due AS (
   SELECT scope, key FROM latchkey_records
-  WHERE state = 'unknown' AND escalated_at IS NULL AND reconcile_after <= now()
+  WHERE unusual = 'unknown' AND escalated_at IS NULL AND reconcile_after <= now()
   ORDER BY reconcile_after
   LIMIT $1::int
   FOR UPDATE SKIP LOCKED
@@ -167,7 +172,7 @@ RETURNING r.scope, r.key, ${recordColumns("r", "NULL::timestamptz")}`;
 export const resolve = `
 WITH resolved AS (
   UPDATE latchkey_records SET
-    state = $6,
+    ${becomes("$6")},
     reason = CASE WHEN $6 <> 'completed' THEN $5::text END,
     owner = NULL,
     expires_at = coalesce(${fromNow("$7")}, expires_at),
