@@ -26,6 +26,8 @@ import { allOwnedHere, ownedHere } from "./statements/sql.ts";
 const functions = {
   reserve: { name: "latchkey_reserve_batch" },
   reserveOwned: { name: "latchkey_reserve_batch", made: { place: 7, of: allOwnedHere } },
+  reserveFresh: { name: "latchkey_reserve_fresh" },
+  reserveFreshOwned: { name: "latchkey_reserve_fresh", made: { place: 6, of: allOwnedHere } },
   complete: { name: "latchkey_complete_batch" },
   giveUp: { name: "latchkey_give_up_batch" },
   advance: { name: "latchkey_advance_batch" },
@@ -35,11 +37,13 @@ const functions = {
 /** Undefined where a call has to be made alone. */
 type Answers<Answer> = readonly (Answer | undefined)[];
 
-/** With `look`, records are looked for before any is inserted: the same answers, faster if most are replays. */
+/** Which of the calls of a batch are likely to find a record. The answers are the same, one way is faster than the others. */
+export type Expectation = "none" | "some" | "most";
+
 export async function reserveBatch(
   queries: Queries,
   calls: readonly ReserveCall[],
-  { look }: { readonly look: boolean },
+  expectation: Expectation,
 ): Promise<Answers<Reservation>> {
   const kinds = kindsOf(calls, isSameKind, kindOfReserve);
   const records = kinds.samples.map((call) => newRecordOf(call));
@@ -47,10 +51,14 @@ export async function reserveBatch(
   const kept = requests.some((request) => request !== undefined)
     ? requests.map((request) => request && encodeRequest(request))
     : undefined;
+  const isOwned = records.some(({ session }) => session !== null);
+  const areNew = expectation === "none";
   const rows = await queries.batch<FoundRow>(
-    records.some(({ session }) => session !== null) ? functions.reserveOwned : functions.reserve,
+    areNew
+      ? functions[isOwned ? "reserveFreshOwned" : "reserveFresh"]
+      : functions[isOwned ? "reserveOwned" : "reserve"],
     [
-      look,
+      ...(areNew ? [] : [expectation === "most"]),
       text(calls, ({ request }) => request.scope),
       text(calls, ({ request }) => request.key),
       text(calls, ({ request }) => request.fingerprint),

@@ -15,6 +15,7 @@ import {
   type CompleteCall,
   completeBatch,
   completeOne,
+  type Expectation,
   type GiveUpCall,
   giveUpBatch,
   renewBatch,
@@ -53,7 +54,7 @@ export function gatheredCalls(
   const gathering = new Gathering({ isRefusal, aloneMax });
   // Kept requests are rare, and partitions have a way of their own to insert.
   const isOneEnough = ({ request }: ReserveCall) => request.request === undefined && !partitioned;
-  const reserving = reserveVerb(queries, reserveStatement, isOneEnough);
+  const reserving = reserveVerb(queries, reserveStatement, isOneEnough, { partitioned });
   const completing: Verb<CompleteCall, SettleAnswer> = {
     alone: async (call, { isLeft }) =>
       (isLeft ? undefined : await completeOne(queries, call)) ?? settle(queries, call.lease, call.settlement),
@@ -98,20 +99,24 @@ function reserveVerb(
   queries: Queries,
   statement: string,
   isOneEnough: (call: ReserveCall) => boolean,
+  { partitioned }: { readonly partitioned: boolean },
 ): Verb<ReserveCall, Reservation> {
-  // Retries come in waves. What the last batch found says whether the next one is likely to find anything.
-  let look = false;
+  // Retries come in waves. What the last batches found says whether the next one is likely to find anything.
+  let expectation: Expectation = "some";
+  let batchesOfNew = 0;
   return {
     async alone(call, { isLeft }) {
       const answer = isOneEnough(call) && !isLeft ? await reserveOne(queries, call) : undefined;
       return answer ?? reserve(queries, statement, call);
     },
     async together(calls) {
-      const answers = await reserveBatch(queries, calls, { look });
+      const answers = await reserveBatch(queries, calls, expectation);
       const found = answers.filter(
         (answer) => answer?.kind !== "execute" && answer?.kind !== "pending",
       ).length;
-      look = found * 2 > answers.length;
+      batchesOfNew = found === 0 ? batchesOfNew + 1 : 0;
+      if (found * 2 > answers.length) expectation = "most";
+      else expectation = batchesOfNew >= batchesOfNewMin && !partitioned ? "none" : "some";
       return answers;
     },
     isUnordered: true,
@@ -144,6 +149,9 @@ async function renewAll(
   for (const [position, { index }] of doubtful.entries()) answers[index] = again[position] ?? "lost";
   return answers;
 }
+
+/** One that is not new makes its whole batch be inserted twice, so it takes some to believe that there are none. */
+const batchesOfNewMin = 8;
 
 /** About what the names, the fingerprint and the numbers of a call take. */
 const bytesPerCall = 300;
