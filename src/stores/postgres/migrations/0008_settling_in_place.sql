@@ -5,8 +5,8 @@
 -- and both the lease and the expiry were indexed: reserving and settling a key was six insertions into indexes. Now it is
 -- three. Measured: a quarter less of the server's time and of the log, and no index entries of dead versions to vacuum.
 --
--- BREAKING for workers and consoles of versions before this one: they work, but read the whole table for want of the indexes
--- that they know. Stop those before. Requests are served by both versions meanwhile.
+-- BREAKING: processes of the version before cannot write failures any more, for want of the column that is new, and their
+-- workers would read the whole table for want of the indexes that are gone. Stop them before.
 --
 -- All of this happens while nobody can write: some seconds for a million records, most of it for the index on expires_at.
 
