@@ -25,6 +25,11 @@ export interface GatheringOptions {
   readonly now?: () => number;
   /** As many as these are not worth a batch. */
   readonly aloneMax?: number;
+  /**
+   * How many batches may be under way in a crowd; two if not said. A third one fills the time in which the others wait for
+   * the disk, as long as batches stay large.
+   */
+  readonly flightsMax?: number;
   /** Whether batches can wait for each other's records, and so must all go through them in one order; true if not said. */
   readonly isSorted?: boolean;
 }
@@ -46,7 +51,13 @@ export class Gathering {
   #waitingBytes = 0;
 
   constructor(options: GatheringOptions) {
-    this.#options = { now: () => performance.now(), aloneMax: 1, isSorted: true, ...options };
+    this.#options = {
+      now: () => performance.now(),
+      aloneMax: 1,
+      isSorted: true,
+      flightsMax: flightsMin,
+      ...options,
+    };
   }
 
   /** Rejects at once when too much is waiting already. */
@@ -144,8 +155,9 @@ export class Gathering {
       busy += 1;
       flying += calls;
     }
-    if (busy >= flightsMax && flying + this.#readyCount() <= quietCallsMax) return 1;
-    return flightsMax - busy;
+    const calls = flying + this.#readyCount();
+    if (busy >= flightsMin && calls <= quietCallsMax) return 1;
+    return Math.min(Math.max(flightsMin, Math.floor(calls / callsOfFlight)), this.#options.flightsMax) - busy;
   }
 
   #readyCount(): number {
@@ -271,7 +283,10 @@ export class Gathering {
 }
 
 /** Enough to keep the server busy while answers are read here; with more of them the batches only get smaller. */
-const flightsMax = 2;
+const flightsMin = 2;
+
+/** More are under way only if each has as many calls as this. */
+const callsOfFlight = 64;
 
 /** With so few of them there is nothing to be gained by waiting for another, and its time to be lost. */
 const quietCallsMax = 4;

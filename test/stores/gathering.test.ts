@@ -108,6 +108,19 @@ describe("what travels together", () => {
     expect(asked.map(({ keys }) => keys.length)).toEqual([50, 50]);
   });
 
+  it.each([
+    [100, [50, 50]],
+    [191, [96, 95]],
+    [192, [64, 64, 64]],
+    [1000, [334, 333, 333]],
+  ])("where three flights are allowed, %i calls leave in batches of %j", async (count, batches) => {
+    const { asked, verb } = database();
+    const all = new Gathering({ isRefusal: () => false, flightsMax: 3 });
+    for (let index = 0; index < count; index += 1) void all.ask(verb, id(`k${index}`), id(`k${index}`));
+    await turn();
+    expect(asked.map(({ keys }) => keys.length)).toEqual(batches);
+  });
+
   it("what is large travels in batches of its own", async () => {
     const { asked, verb } = database();
     const all = gathering();
