@@ -30,7 +30,7 @@ const questions = [
   { file: "http-overhead.js", expectedSeconds: 105 },
   { file: "http-postgres.js", expectedSeconds: 32 },
   { file: "gateway.js", expectedSeconds: 60 },
-  { file: "guards.js", expectedSeconds: 60 },
+  { file: "guards.js", expectedSeconds: 85 },
   { file: "spray.js", expectedSeconds: 40, settings: { SPRAY_KEYS: "22000", SPRAY_RATE: "2000" } },
   { file: "fingerprint.js", expectedSeconds: 16 },
   { file: "footprint.js", expectedSeconds: 15, settings: { KEYS: "10000" } },

@@ -1,4 +1,4 @@
-import { rounds } from "./settings.js";
+import { rounds as roundsAsked } from "./settings.js";
 import { median } from "./statistics.js";
 
 /**
@@ -10,9 +10,10 @@ import { median } from "./statistics.js";
  * @template Sample
  * @param {Record<Name, () => Promise<Sample>>} contenders
  * @param {{ step(line: string): void }} progress
- * @returns {Promise<Record<Name, Sample[]>>}
+ * @param {{ rounds?: number }} [options]
+ * @returns {Promise<Record<Name, Sample[]>>} those of one round have the same index
  */
-export async function interleave(contenders, progress) {
+export async function interleave(contenders, progress, { rounds = roundsAsked } = {}) {
   const names = /** @type {Name[]} */ (Object.keys(contenders));
   /** @type {Partial<Record<Name, Sample[]>>} */
   const samples = {};
@@ -28,7 +29,7 @@ export async function interleave(contenders, progress) {
 }
 
 /** How many steps of progress `interleave` makes. */
-export const turns = (/** @type {number} */ contenders) => contenders * rounds;
+export const turns = (/** @type {number} */ contenders) => contenders * roundsAsked;
 
 /**
  * The median of one measured quantity over all rounds.
@@ -39,4 +40,17 @@ export const turns = (/** @type {number} */ contenders) => contenders * rounds;
  */
 export function medianOf(samples, quantity) {
   return median((samples ?? []).map((sample) => sample[quantity]));
+}
+
+/**
+ * How many times as much of a quantity there was as with something else, in the same round: the median over all rounds.
+ * What is measured within two seconds has the same neighbours; medians of turns that are far apart need not.
+ *
+ * @template {string} Quantity
+ * @param {readonly Readonly<Record<Quantity, number>>[]} samples
+ * @param {readonly Readonly<Record<Quantity, number>>[]} others
+ * @param {Quantity} quantity
+ */
+export function medianRatio(samples, others, quantity) {
+  return median(samples.map((sample, round) => sample[quantity] / (others[round]?.[quantity] ?? Number.NaN)));
 }

@@ -18,10 +18,6 @@ export function offerAtOnce<Args extends unknown[], Answer>(
   forms.set(verb, atOnce);
 }
 
-export function isOfferedAtOnce(verb: Verb<never, unknown>): boolean {
-  return forms.has(verb);
-}
-
 /** Asks a store: the answer at once, where its verb can, and else the promise of it. */
 export function asked<Args extends unknown[], Answer>(
   store: object,

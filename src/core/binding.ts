@@ -1,5 +1,4 @@
-import { hash } from "node:crypto";
-import { framed } from "./framed.ts";
+import { framedDigest } from "./framed.ts";
 import type { RecordId } from "./record.ts";
 
 /**
@@ -30,7 +29,7 @@ const separator = ".";
  * common: the record's own name is part of it.
  */
 export function bindingMark({ scope, key }: RecordId, session: string): string {
-  return hash("sha256", framed([domain, scope, key, session]), "base64url");
+  return framedDigest([domain, scope, key, session]);
 }
 
 const domain = "latchkey binding 1";

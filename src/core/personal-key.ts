@@ -15,7 +15,7 @@ export function personalDataIn(key: string): PersonalData | undefined {
   if ((signs & addressSign) !== 0 && email.test(key)) return "e-mail address";
   if ((signs & phoneSign) !== 0 && (withCountryCode.test(key) || withAreaCode.test(key)))
     return "phone number";
-  if ((signs & digitsSign) === 0) return undefined;
+  if ((signs & digitsSign) === 0 || uuid.test(key)) return undefined;
   if (inThreeGroups.test(key)) return "phone number";
   return hasCard(key) ? "card number" : undefined;
 }
@@ -56,6 +56,9 @@ function signsIn(key: string): number {
   }
   return signs;
 }
+
+/** One in twelve has so many digits in a row, and none of its groups can be a part of what is looked for below. */
+const uuid = /^[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}$/i;
 
 const digitsMin = 10; // A phone number in its groups; a card has more.
 

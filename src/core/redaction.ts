@@ -85,10 +85,7 @@ function redactedBody(
   }
   const { places } = preparedOf(rules);
   if (places === undefined || body.byteLength === 0) return body;
-  const text = textOf(body);
-  const redactedText = text === undefined ? undefined : redactJson(text, places);
-  if (redactedText === undefined) return undefined;
-  return redactedText === text ? body : Buffer.from(redactedText);
+  return redactJson(body, places);
 }
 
 /** What is looked for, made once of what a route says. */
@@ -114,17 +111,6 @@ function preparedOf(rules: Redaction): Prepared {
   }
   return known;
 }
-
-/** Undefined if the bytes are not text. */
-function textOf(bytes: Uint8Array): string | undefined {
-  try {
-    return decoder.decode(bytes);
-  } catch {
-    return undefined;
-  }
-}
-
-const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 const redactedHeader: HeaderPair = ["idempotency-redacted", "true"];
 

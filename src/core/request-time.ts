@@ -111,6 +111,10 @@ export interface SentTime {
  * (`Tue, 14 Nov 2023 22:13:20 GMT`) or as RFC 3339 does (`2023-11-14T22:13:20Z`). Undefined for anything else.
  */
 export function parseRequestTime(value: string): SentTime | undefined {
+  if (isPlainDate(value)) {
+    const seconds = value.slice(1);
+    return { ms: Number(seconds) * 1000, seconds, signature: undefined };
+  }
   const text = value.trim();
   const structured = structuredDate.exec(text);
   if (structured !== null) {
@@ -120,6 +124,19 @@ export function parseRequestTime(value: string): SentTime | undefined {
   const ms = httpDateMs(text) ?? rfc3339Ms(text);
   return ms === undefined ? undefined : { ms, seconds: undefined, signature: undefined };
 }
+
+/** Whether it is written as most clients write it, which is read without taking it apart: `@1700000000`. */
+function isPlainDate(value: string): boolean {
+  if (value.charCodeAt(0) !== 0x40 || value.length > 1 + secondsDigitsMax) return false;
+  for (let at = 1; at < value.length; at += 1) {
+    const code = value.charCodeAt(at);
+    if (code < 0x30 || code > 0x39) return false;
+  }
+  // A zero stands alone.
+  return value.length === 2 || (value.length > 2 && value.charCodeAt(1) !== 0x30);
+}
+
+const secondsDigitsMax = 15;
 
 // Fifteen digits are what a structured integer may have. A signature is allowed where nobody checks it, so that
 // clients can begin to sign before servers begin to insist.

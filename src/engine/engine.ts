@@ -24,7 +24,7 @@ import { Execution, type ExecutionHost, type Settled } from "./execution.ts";
 import { Flight } from "./flight.ts";
 import { join } from "./joining.ts";
 import { Leases } from "./leases.ts";
-import { leadWithinLimits } from "./limits/leading.ts";
+import { type Leading, leadWithinLimits } from "./limits/leading.ts";
 import { Limits } from "./limits/limits.ts";
 import { Lookout } from "./limits/lookout.ts";
 import type { EngineOptions } from "./options.ts";
@@ -56,7 +56,7 @@ export class Engine {
   readonly #unheard: Unheard;
   readonly #cache: ReplayCache | undefined;
   readonly limits: Limits | undefined;
-  readonly #lookout: Lookout | undefined;
+  readonly #leading: Leading | undefined;
   readonly #line: StoreLine;
   #isClosed = false;
   readonly #host: ExecutionHost;
@@ -74,8 +74,7 @@ export class Engine {
     const mayAsk = () => this.#line.breaker?.isClosed !== false;
     this.limits =
       options.limits && new Limits(options.limits, { ...host, notes: options.store.notes, mayAsk });
-    this.#lookout =
-      options.limits && options.store.exist && new Lookout(options.runtime, (ids) => this.#line.exist(ids));
+    this.#leading = this.limits && this.#leadingWithin(this.limits);
     this.#processName = randomName(options.runtime);
     this.#executionDeadlines = new DeadlinesByLimit(options.runtime);
     this.#leases = new Leases({
@@ -239,35 +238,28 @@ export class Engine {
       verdict.kind === "inFlight" && arrival.policy.onInFlight === "wait"
         ? this.#wait(arrival, waitUntil, verdict).then((last) => this.#decide(flight, arrival, last))
         : this.#decide(flight, arrival, verdict);
-    if (this.limits === undefined || arrival.isClaim) return this.#reserve(arrival, conclude);
-    const tell = (error: unknown) => this.events.emit({ type: "store_error", verb: "notes", error });
-    const lookout = this.#lookout;
-    return leadWithinLimits(this.limits, arrival, {
-      conclude,
-      mayExist: lookout && (() => lookout.mayExist(arrival)),
-      failed: (error) => {
-        tell(error);
-        // Nobody can say how far it came, and duplicates must not wait for it for ever.
-        return this.#decide(flight, arrival, { kind: "storeDown", isKnown: true });
-      },
-      read: async () => {
+    return this.#leading === undefined || arrival.isClaim
+      ? this.#reserve(arrival, conclude)
+      : leadWithinLimits(this.#leading, arrival, conclude);
+  }
+
+  /** What requests that are under limits need of this engine. */
+  #leadingWithin(limits: Limits): Leading {
+    const { exist } = this.#store;
+    const lookout = exist && new Lookout(this.runtime, (ids) => this.#line.exist(ids));
+    return {
+      limits,
+      mayExist: lookout && ((arrival) => lookout.mayExist(arrival)),
+      failed: (error) => this.events.emit({ type: "store_error", verb: "notes", error }),
+      read: async (arrival) => {
         let error: unknown;
         const reading = await this.#line.look(arrival, (failure) => {
           error = failure;
         });
         return reading ?? this.#storeDown(arrival, error);
       },
-      reserve: (heard, isKnown) =>
-        this.#reserve(isKnown ? { ...arrival, isKnown } : arrival, (verdict) => {
-          // What the store has decided stands, whatever becomes of the counters.
-          try {
-            heard(verdict);
-          } catch (error) {
-            tell(error);
-          }
-          return conclude(verdict);
-        }),
-    });
+      reserve: (arrival, next) => this.#reserve(arrival, next),
+    };
   }
 
   #decide(flight: Flight, arrival: Arrival, verdict: Verdict): Verdict {

@@ -187,9 +187,7 @@ export class Gate<Native> {
     if (this.#latenessOf === undefined) return this.#read(request, tenant, sent);
     // What a worker comes for is there, and was not late when it came: only that is looked at.
     const { key, isClaim, binding } = sent;
-    const lateness = isClaim
-      ? "late"
-      : this.#latenessOf({ key, tenant, header: (name) => request.header(name) });
+    const lateness = isClaim ? "late" : this.#latenessOf({ key, tenant, request });
     return whenKnown<Lateness, Arrival>(lateness, (known) => {
       if (known === "young") return this.#read(request, tenant, sent);
       if (known === "late") return this.#read(request, tenant, { key, isClaim, binding, isLate: true });

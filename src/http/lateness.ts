@@ -22,7 +22,7 @@ export interface TimeRefusal {
 interface TimedRequest {
   readonly key: string;
   readonly tenant: string;
-  header(name: string): string | undefined;
+  readonly request: { header(name: string): string | undefined };
 }
 
 /** How a route tells late requests; undefined where it does not care. */
@@ -53,12 +53,12 @@ function byKey({ key }: TimedRequest, policy: Policy, now: () => number): Latene
 }
 
 function byHeader(
-  request: TimedRequest,
+  timed: TimedRequest,
   rules: RequestTimeHeader,
   policy: Policy,
   now: () => number,
 ): Lateness | Promise<Lateness> {
-  const value = request.header(rules.header);
+  const value = timed.request.header(rules.header);
   if (value === undefined) {
     return invalid(
       `This route refuses late arrivals: say in the ${rules.header} header when the request was first sent.`,
@@ -70,26 +70,26 @@ function byHeader(
       `The ${rules.header} header is no time: send one, once, such as @1700000000 in seconds since 1970.`,
     );
   }
-  const secrets = secretsFor(rules, request.tenant);
-  return whenKnown(secrets, (known): Lateness => {
-    if (known !== undefined) {
-      const { seconds, signature } = sent;
-      const { tenant, key } = request;
-      // One sentence for a missing signature and for a wrong one: who forges learns nothing.
-      const isGood =
-        seconds !== undefined &&
-        signature !== undefined &&
-        isSignedBy(known, { tenant, key, seconds }, signature);
-      if (!isGood) {
-        return invalid(
-          `The ${rules.header} header has to be signed for this caller, this key and this time, and is not.`,
-        );
-      }
-    }
+  const lateness = (): Lateness => {
     const timeliness = timelinessOf(sent.ms, now(), policy);
     if (timeliness !== "future") return timeliness;
     return invalid(
       `The ${rules.header} header is in the future: set the clock, and send when the request was first sent.`,
+    );
+  };
+  const secrets = secretsFor(rules, timed.tenant);
+  if (secrets === undefined) return lateness();
+  return whenKnown(secrets, (known): Lateness => {
+    const { seconds, signature } = sent;
+    const { tenant, key } = timed;
+    // One sentence for a missing signature and for a wrong one: who forges learns nothing.
+    const isGood =
+      seconds !== undefined &&
+      signature !== undefined &&
+      isSignedBy(known, { tenant, key, seconds }, signature);
+    if (isGood) return lateness();
+    return invalid(
+      `The ${rules.header} header has to be signed for this caller, this key and this time, and is not.`,
     );
   });
 }

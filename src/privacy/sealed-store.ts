@@ -1,4 +1,4 @@
-import { asked, isOfferedAtOnce, offerAtOnce } from "../core/at-once.ts";
+import { asked, offerAtOnce } from "../core/at-once.ts";
 import type { AuditEntry, AuditQuery } from "../core/audit.ts";
 import { ConfigError, StoreBusyError, StoreRefusedError, UnreadableError } from "../core/errors.ts";
 import type { Notes } from "../core/notes.ts";
@@ -265,7 +265,10 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
 
   #settle(lease: Lease, settlement: Settlement): SettleAnswer | Promise<SettleAnswer> {
     if (settlement.kind !== "complete") return asked(this.#inner, this.#inner.settle, lease, settlement);
-    return whenKnown(this.#sealingKey(lease), (key) => this.#completeWith(key, lease, settlement));
+    const key = this.#sealingKey(lease);
+    return key instanceof Promise
+      ? key.then((known) => this.#completeWith(known, lease, settlement))
+      : this.#completeWith(key, lease, settlement);
   }
 
   #completeWith(
@@ -273,11 +276,9 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
     lease: Lease,
     completion: Extract<Settlement, { kind: "complete" }>,
   ): SettleAnswer | Promise<SettleAnswer> {
-    const inner = this.#inner;
-    if (isOfferedAtOnce(inner.settle)) {
-      return asked(inner, inner.settle, lease, this.#sealedCompletion(key, lease, completion));
-    }
-    return this.#turnEnd.soon(() => inner.settle(lease, this.#sealedCompletion(key, lease, completion)));
+    return this.#turnEnd.soon(() =>
+      this.#inner.settle(lease, this.#sealedCompletion(key, lease, completion)),
+    );
   }
 
   #openReservation(request: ReserveRequest, reservation: Reservation): Reservation | Promise<Reservation> {

@@ -45,11 +45,10 @@ function sealedWith(
   response: StoredResponse,
   mark: HeaderPair = recordMark,
 ): FullResponse {
-  const head: ResponseHead =
+  const body =
     response.kind === "full"
-      ? { headers: response.headers }
-      : { omittedBytes: response.bodyBytes, because: response.because };
-  const body = seal(key, about, withHead(head, response.kind === "full" ? response.body : noBytes));
+      ? seal(key, about, headersBytes(response.headers), response.body)
+      : seal(key, about, headBytes({ omittedBytes: response.bodyBytes, because: response.because }));
   const { status, trace } = response;
   return { kind: "full", status, headers: [mark], body, ...(trace === undefined ? {} : { trace }) };
 }
@@ -81,7 +80,7 @@ export function shreddedResponse({ status, trace }: StoredResponse): StoredRespo
 /** Method and tenant stay readable, and are authenticated. Without a path nobody can send it by mistake. */
 export function sealRequest(key: SealingKey, id: RecordId, request: StoredRequest): StoredRequest {
   const { method, tenant, target, headers, body } = request;
-  const sealed = seal(key, requestPlace(id, request), withHead({ target, headers }, body));
+  const sealed = seal(key, requestPlace(id, request), headBytes({ target, headers }), body);
   return { method, tenant, target: "sealed", headers: [recordMark], body: sealed };
 }
 
@@ -175,7 +174,6 @@ function fieldOf(phase: Phase, field: PhaseField): string | undefined {
 
 const recordMark: HeaderPair = [sealedMark, "1"];
 const unclaimedMark: HeaderPair = [sealedMark, "unclaimed"];
-const noBytes = new Uint8Array();
 
 function responsePlace({ scope, key }: RecordId, status: number): string {
   return placeName("response", scope, key, String(status));
@@ -202,15 +200,41 @@ function omitted({ status, body, trace }: FullResponse): StoredResponse {
   return trace === undefined ? response : { ...response, trace };
 }
 
-/** A head and a body as one value: the length of the head comes first. Copying costs less than sealing in two steps. */
-function withHead(head: object, body: Uint8Array): Buffer {
+/** What stands before a body: a head, and before it how long it is. */
+function headBytes(head: object): Buffer {
   const text = JSON.stringify(head);
   const length = Buffer.byteLength(text);
-  const value = Buffer.allocUnsafe(lengthBytes + length + body.byteLength);
-  value.writeUInt32BE(length);
-  value.write(text, lengthBytes);
-  value.set(body, lengthBytes + length);
-  return value;
+  const bytes = Buffer.allocUnsafe(lengthBytes + length);
+  bytes.writeUInt32BE(length);
+  bytes.write(text, lengthBytes);
+  return bytes;
+}
+
+/** Most answers of a service have the headers of the answer before, and need not be written down again. */
+function headersBytes(headers: readonly HeaderPair[]): Buffer {
+  if (latest === undefined || !areSame(headers, latest.headers)) {
+    // Copied: whoever made them may go on to change them.
+    const copied = headers.map(([name, value]): HeaderPair => [name, value]);
+    latest = { headers: copied, bytes: headBytes({ headers } satisfies ResponseHead) };
+  }
+  return latest.bytes;
+}
+
+interface WrittenHeaders {
+  readonly headers: readonly HeaderPair[];
+  readonly bytes: Buffer;
+}
+
+let latest: WrittenHeaders | undefined;
+
+function areSame(some: readonly HeaderPair[], others: readonly HeaderPair[]): boolean {
+  if (some.length !== others.length) return false;
+  for (let at = 0; at < some.length; at += 1) {
+    const one = some[at];
+    const other = others[at];
+    if (one?.[0] !== other?.[0] || one?.[1] !== other?.[1]) return false;
+  }
+  return true;
 }
 
 function splitHead<Head>(plain: Buffer): { readonly head: Head; readonly body: Buffer } {

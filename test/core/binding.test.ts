@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { asRecordedFingerprint, bindingMark, boundFingerprint, isOpenTo } from "../../src/core/binding.ts";
 
@@ -28,6 +29,15 @@ describe("a fingerprint that is tied to a session", () => {
     expect(bound).toHaveLength(90);
     expect(bound).toMatch(/^[!-~]+$/);
     expect(boundFingerprint(plain, id, "x".repeat(100_000))).toHaveLength(90);
+  });
+
+  it("is what it was when the first of them were stored, of short texts and of long ones", () => {
+    expect(bindingMark(id, "s1")).toBe("tpHKiZq55pfUBimGiyZOAcjloxIRDJ-UaIJzwaplcP8");
+    for (const session of ["s", "é".repeat(1_980), "x".repeat(5_000), "\ud800", "s"]) {
+      const text = ["latchkey binding 1", id.scope, id.key, session];
+      const bytes = Buffer.from(text.map((field) => `${field.length}:${field}`).join(""), "utf16le");
+      expect(bindingMark(id, session)).toBe(createHash("sha256").update(bytes).digest("base64url"));
+    }
   });
 
   it("is open to its own session only; one that is tied to nothing, to everybody", () => {

@@ -3,7 +3,12 @@ import { describe, expect, it } from "vitest";
 import { Places, parseJsonPath, redactJson } from "../../src/core/json-redaction.ts";
 
 function redact(text: string, ...paths: string[]): string | undefined {
-  return redactJson(text, new Places(paths.map((path) => parseJsonPath(path) ?? expect.fail(path))));
+  return redactIn(text, new Places(paths.map((path) => parseJsonPath(path) ?? expect.fail(path))));
+}
+
+function redactIn(text: string, places: Places): string | undefined {
+  const redacted = redactJson(Buffer.from(text), places);
+  return redacted && Buffer.from(redacted).toString();
 }
 
 describe("redacting JSON", () => {
@@ -46,6 +51,61 @@ describe("redacting JSON", () => {
       expect(redact(text, "a")).toBeUndefined();
   });
 
+  it("takes for JSON what JSON.parse takes, and nothing else, however little of it is changed", () => {
+    const isJson = (text: string) => {
+      try {
+        JSON.parse(text);
+        return true;
+      } catch {
+        return false;
+      }
+    };
+    const alphabet = ' \t\n{}[]":,\\\\u0aF19.-+eEtruefalsn/b\u0000\u0001\u001f\u007f\u00a0é\u2028😀';
+    const piece = fc.constantFrom(
+      ...alphabet,
+      ...[
+        '"a"',
+        "null",
+        "true",
+        "false",
+        "1e5",
+        "-0.5",
+        '{"a":',
+        "\\ud83d",
+        '"\\u00eF"',
+        '"\\u00g0"',
+        '"\\u1"',
+      ],
+    );
+    const scraps = fc.array(piece, { maxLength: 8 }).map((pieces) => pieces.join(""));
+    const spoiled = fc
+      .tuple(fc.json(), fc.nat(), fc.nat({ max: 2 }), fc.oneof(fc.constant(""), piece))
+      .map(([json, at, gone, added]) => {
+        const from = at % (json.length + 1);
+        return json.slice(0, from) + added + json.slice(from + gone);
+      });
+    fc.assert(
+      fc.property(fc.oneof(scraps, spoiled), fc.constantFrom("a", "[*]", "b.a"), (text, path) => {
+        // Half of a surrogate pair is nothing that bytes could say.
+        const sent = Buffer.from(text).toString();
+        expect(redact(sent, path) !== undefined).toBe(isJson(sent));
+      }),
+      { numRuns: 20_000 },
+    );
+  });
+
+  it("does not take for text what is not UTF-8", () => {
+    const places = new Places([["a"]]);
+    for (const bytes of [[0xff], [0xc0, 0xaf], [0xed, 0xa0, 0x80]]) {
+      expect(redactJson(Buffer.from([0x22, ...bytes, 0x22]), places)).toBeUndefined();
+    }
+  });
+
+  it("answers with the same bytes where there is nothing to replace", () => {
+    const json = Buffer.from('{"b":1}');
+    expect(redactJson(json, new Places([["a"]]))).toBe(json);
+  });
+
   it("goes through what is nested as deeply as it likes", () => {
     const deep = `${"[".repeat(5_000)}1${"]".repeat(5_000)}`;
     expect(redact(`{"x":${deep},"a":1}`, "a")).toBe(`{"x":${deep},"a":"[redacted]"}`);
@@ -73,7 +133,7 @@ describe("redacting JSON", () => {
       fc.property(value, path, fc.constantFrom(undefined, 2), (json, steps, indent) => {
         const text = JSON.stringify(json, null, indent);
         return (
-          JSON.stringify(JSON.parse(redactJson(text, new Places([steps])) ?? "0")) ===
+          JSON.stringify(JSON.parse(redactIn(text, new Places([steps])) ?? "0")) ===
           JSON.stringify(changed(json, steps))
         );
       }),

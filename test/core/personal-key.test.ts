@@ -4,6 +4,25 @@ import { describe, expect, it } from "vitest";
 import { personalDataIn, personalKeySentence } from "../../src/core/personal-key.ts";
 
 describe("a key that looks like personal data", () => {
+  it("is not a UUID, whatever its digits are", () => {
+    const digits = fc.array(fc.integer({ min: 0, max: 9 }), { minLength: 32, maxLength: 32 });
+    fc.assert(
+      fc.property(digits, (all) => {
+        const text = all.join("");
+        const groups = [
+          [0, 8],
+          [8, 12],
+          [12, 16],
+          [16, 20],
+          [20, 32],
+        ] as const;
+        const uuid = groups.map(([from, to]) => text.slice(from, to)).join("-");
+        expect(personalDataIn(uuid)).toBeUndefined();
+        expect(personalDataIn(`${uuid} 4111-1111-1111-1111`)).toBe("card number");
+      }),
+    );
+  });
+
   it.each([
     "ada@example.com",
     "receipt-ada.lovelace+tax@mail.example.co.uk",

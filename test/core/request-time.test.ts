@@ -20,12 +20,23 @@ describe("a request's time", () => {
   });
 
   it.each([
+    ["@0", 0],
+    ["@9", 9_000],
+    ["@999999999999999", 999_999_999_999_999_000],
+  ])("is read from %s, with what is signed beside it", (value, ms) => {
+    expect(parseRequestTime(value)).toEqual({ ms, seconds: value.slice(1), signature: undefined });
+  });
+
+  it.each([
     "",
     "1700000000",
     "@",
     "@-1700000000",
     "@1700000000.5",
     "@01700000000",
+    "@00",
+    "@1700000000 ;",
+    "@1234567890123456",
     "@1e9",
     "@1700000000;sig=abc",
     "@1700000000;sig=::",

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { asked } from "../../src/core/at-once.ts";
+import { asked, offerAtOnce } from "../../src/core/at-once.ts";
 import { isSealed } from "../../src/core/response.ts";
 import type { Lease, Reservation, Settlement, Store } from "../../src/core/store.ts";
 import { TurnEnd } from "../../src/privacy/turn-end.ts";
@@ -13,8 +13,8 @@ const completion = (body: string): Settlement => ({
   retentionMs: 60_000,
 });
 
-/** One whose answers have to be waited for, and what it was asked to settle. */
-function distant() {
+/** One whose answers have to be waited for, unless they need not be, and what it was asked to settle. */
+function distant({ isAtOnce = false } = {}) {
   const store = memoryStore();
   const settled: { readonly key: string; readonly isSealed: boolean }[] = [];
   const { reserve, settle } = store;
@@ -27,6 +27,7 @@ function distant() {
       return settle.call(store, lease, settlement);
     },
   } satisfies Partial<Store>);
+  if (isAtOnce) offerAtOnce(store.settle, (lease, settlement) => store.settle(lease, settlement));
   return { store, settled };
 }
 
@@ -37,14 +38,26 @@ async function leaseOn(store: Store, key: string): Promise<Lease> {
 }
 
 describe("answers that are sealed", () => {
-  it("are there at once where the store's are", async () => {
+  it("are opened at once where the store's answers are there at once", async () => {
     const store = sealed(memoryStore(), ring({ perTenant: false }));
     const reservation = asked(store, store.reserve, request({ key: "k" }));
     if (reservation instanceof Promise || reservation.kind !== "execute")
       throw new Error("it was waited for");
-    expect(asked(store, store.settle, reservation.lease, completion("done"))).not.toBeInstanceOf(Promise);
+    await store.settle(reservation.lease, completion("done"));
     const replay = asked(store, store.reserve, request({ key: "k", owner: "another" }));
     expect(replay).toMatchObject({ kind: "replay", response: { status: 201 } });
+  });
+
+  it("go to the store together at the end of the turn in which they came, in their order, also to one in memory", async () => {
+    const { store, settled } = distant({ isAtOnce: true });
+    const sealing = sealed(store, ring({ perTenant: false }));
+    const leases = await Promise.all(["a", "b"].map((key) => leaseOn(sealing, key)));
+    const answers = leases.map((lease) => asked(sealing, sealing.settle, lease, completion("done")));
+    await Promise.resolve();
+    expect(settled).toEqual([]);
+    await new Promise(setImmediate);
+    expect(settled.map(({ key }) => key)).toEqual(["a", "b"]);
+    for (const answer of await Promise.all(answers)) expect(answer).toMatchObject({ kind: "settled" });
   });
 
   it("go to the store together at the end of the turn in which they came, in their order", async () => {

@@ -4,18 +4,24 @@ import { type Arrival, modeOf, type Verdict } from "../verdict.ts";
 import type { Limits } from "./limits.ts";
 import type { Refusal } from "./options.ts";
 
-/** What the engine does for the first request of its key in this process. */
+/** What the engine does for the first request of a key in this process; made once for all of them. */
 export interface Leading {
-  /** Asks the store; what `heard` is told is what it said. */
-  reserve(heard: (verdict: Verdict) => void, isKnown?: boolean): Verdict | Promise<Verdict>;
+  readonly limits: Limits;
+  /** Asks the store, and answers with what `next` makes of what it said. */
+  reserve(
+    arrival: Arrival,
+    next: (verdict: Verdict) => Verdict | Promise<Verdict>,
+  ): Verdict | Promise<Verdict>;
   /** Or what it means that the store did not answer. */
-  read(): Promise<Reading | Verdict>;
+  read(arrival: Arrival): Promise<Reading | Verdict>;
   /** Whether there may be a record; left out where reading it is the shortest way to know. */
-  readonly mayExist?: (() => Promise<boolean>) | undefined;
-  conclude(verdict: Verdict): Verdict | Promise<Verdict>;
-  /** The limits themselves have failed, before anything was reserved. */
-  failed(error: unknown): Verdict;
+  readonly mayExist?: ((arrival: Arrival) => Promise<boolean>) | undefined;
+  /** The limits themselves have failed. */
+  failed(error: unknown): void;
 }
+
+/** Ends what was begun for one request: those who have joined it learn its verdict. */
+type Conclude = (verdict: Verdict) => Verdict | Promise<Verdict>;
 
 /**
  * Reserves under the limits of the tenant. Only a new key takes anything from them; whether it is new only the store
@@ -23,76 +29,96 @@ export interface Leading {
  * record: whoever retries gets the answer, however many new keys its tenant has used.
  */
 export function leadWithinLimits(
-  limits: Limits,
-  arrival: Arrival,
   leading: Leading,
+  arrival: Arrival,
+  conclude: Conclude,
 ): Verdict | Promise<Verdict> {
-  const failed = (error: unknown) => leading.failed(error);
   // What is accepted is answered alike when it is new and when it is not: that has to be known before.
-  if (modeOf(arrival) === "accept") return lookFirst(limits, arrival, leading).catch(failed);
+  if (modeOf(arrival) === "accept") return orFailed(leading, conclude, lookFirst(leading, arrival, conclude));
   let admission: ReturnType<Limits["takeKey"]>;
   try {
-    admission = limits.takeKey(arrival);
+    admission = leading.limits.takeKey(arrival);
   } catch (error) {
-    return failed(error);
+    return failed(leading, conclude, error);
   }
-  // Nearly always: on the path of every request each promise is paid for.
-  if (admission === undefined) return reserveTaken(limits, arrival, leading);
-  if (!(admission instanceof Promise)) return lookRefused(limits, arrival, leading, admission).catch(failed);
-  return admission
-    .then((refusal) =>
-      refusal === undefined
-        ? reserveTaken(limits, arrival, leading)
-        : lookRefused(limits, arrival, leading, refusal),
-    )
-    .catch(failed);
+  // Nearly always: on the path of every request each promise, and whatever is made for others, is paid for.
+  if (admission === undefined) return reserveTaken(leading, arrival, conclude);
+  return orFailed(leading, conclude, afterAdmission(leading, arrival, conclude, admission));
 }
 
-function reserveTaken(limits: Limits, arrival: Arrival, leading: Leading): Verdict | Promise<Verdict> {
-  return leading.reserve((verdict) => {
-    if (!isNew(verdict)) limits.giveKeyBack(arrival);
+async function orFailed(leading: Leading, conclude: Conclude, verdict: Promise<Verdict>): Promise<Verdict> {
+  try {
+    return await verdict;
+  } catch (error) {
+    return failed(leading, conclude, error);
+  }
+}
+
+/** Before anything was reserved. Nobody can say how far it came, and duplicates must not wait for it for ever. */
+function failed(leading: Leading, conclude: Conclude, error: unknown): Verdict | Promise<Verdict> {
+  leading.failed(error);
+  return conclude({ kind: "storeDown", isKnown: true });
+}
+
+async function afterAdmission(
+  leading: Leading,
+  arrival: Arrival,
+  conclude: Conclude,
+  admission: Refusal | Promise<Refusal | undefined>,
+): Promise<Verdict> {
+  const refusal = await admission;
+  if (refusal === undefined) return reserveTaken(leading, arrival, conclude);
+  // A flood of keys comes this way: what is certainly new is refused without anything else being asked about it.
+  if (leading.mayExist === undefined || (await leading.mayExist(arrival))) {
+    return lookFirst(leading, arrival, conclude);
+  }
+  return refused(leading, arrival, conclude, refusal);
+}
+
+function reserveTaken(leading: Leading, arrival: Arrival, conclude: Conclude): Verdict | Promise<Verdict> {
+  return leading.reserve(arrival, (verdict) => {
+    if (!isNew(verdict)) counted(leading, () => leading.limits.giveKeyBack(arrival));
+    return conclude(verdict);
   });
 }
 
-/** A flood of keys comes this way: what is certainly new is refused without anything else being asked about it. */
-async function lookRefused(
-  limits: Limits,
-  arrival: Arrival,
-  leading: Leading,
-  refusal: Refusal,
-): Promise<Verdict> {
-  if (leading.mayExist === undefined || (await leading.mayExist())) {
-    return lookFirst(limits, arrival, leading);
+/** What the store has decided stands, whatever becomes of the counters. */
+function counted(leading: Leading, count: () => void): void {
+  try {
+    count();
+  } catch (error) {
+    leading.failed(error);
   }
-  return refused(limits, arrival, leading, refusal);
 }
 
 function refused(
-  limits: Limits,
+  { limits }: Leading,
   arrival: Arrival,
-  leading: Leading,
+  conclude: Conclude,
   refusal: Refusal,
 ): Verdict | Promise<Verdict> {
   limits.tellRefused(arrival, refusal);
-  return leading.conclude({ kind: "limited", refusal });
+  return conclude({ kind: "limited", refusal });
 }
 
-async function lookFirst(limits: Limits, arrival: Arrival, leading: Leading): Promise<Verdict> {
-  const reading = await leading.read();
-  if ("kind" in reading) return leading.conclude(reading);
+async function lookFirst(leading: Leading, arrival: Arrival, conclude: Conclude): Promise<Verdict> {
+  const { limits } = leading;
+  const reading = await leading.read(arrival);
+  if ("kind" in reading) return conclude(reading);
   if (isThere(reading)) {
     // Between the two questions it may have gone.
-    return leading.reserve((verdict) => {
-      if (isNew(verdict)) limits.chargeKey(arrival);
-    }, true);
-  }
-  const refusal = await limits.takeKey(arrival);
-  if (refusal === undefined) {
-    return leading.reserve((verdict) => {
-      if (!isNew(verdict) && verdict.kind !== "accepted") limits.giveKeyBack(arrival);
+    return leading.reserve({ ...arrival, isKnown: true }, (verdict) => {
+      if (isNew(verdict)) counted(leading, () => limits.chargeKey(arrival));
+      return conclude(verdict);
     });
   }
-  return refused(limits, arrival, leading, refusal);
+  const refusal = await limits.takeKey(arrival);
+  if (refusal !== undefined) return refused(leading, arrival, conclude, refusal);
+  return leading.reserve(arrival, (verdict) => {
+    const isCounted = isNew(verdict) || verdict.kind === "accepted";
+    if (!isCounted) counted(leading, () => limits.giveKeyBack(arrival));
+    return conclude(verdict);
+  });
 }
 
 function isNew(verdict: Verdict): boolean {

@@ -56,12 +56,13 @@ export class Limits {
     readonly tenantScope: string;
     readonly isClaim: boolean;
   }): Admission {
-    const tenant = this.#tenant(caller.tenantScope, caller.tenant);
+    const now = this.#runtime.now();
+    const tenant = this.#tenant(caller.tenantScope, caller.tenant, now);
     const meter = caller.isClaim ? "claims" : "looks";
     const allowance = tenant.allowance(meter);
     if (allowance === undefined) return undefined;
     const ttlMs = allowance.limit.perMs ?? 0;
-    switch (allowance.take(1, ttlMs, this.#runtime.now())) {
+    switch (allowance.take(1, ttlMs, now)) {
       case "granted":
         this.#told(tenant, allowance);
         return undefined;
@@ -79,33 +80,35 @@ export class Limits {
    * key may be one that is there.
    */
   takeKey(arrival: Arrival): Admission {
-    const tenant = this.#tenantOf(arrival);
     const now = this.#runtime.now();
-    let isAsking = false;
+    const tenant = this.#tenantOf(arrival, now);
+    let isDue = false;
+    let isLow = false;
     for (const meter of keyMeters) {
       const allowance = tenant.allowance(meter);
       if (allowance === undefined) continue;
       const taken = allowance.take(amountOf(meter, arrival), ttlOf(allowance, arrival), now);
-      if (taken === "granted") continue;
-      this.#giveBackBefore(meter, tenant, arrival);
-      if (taken === "refused") return refusalBy(allowance, now);
-      isAsking = true;
-      break;
+      if (taken !== "granted") {
+        this.#giveBackBefore(meter, tenant, arrival);
+        return taken === "refused" ? refusalBy(allowance, now) : this.#askForKey(tenant, arrival);
+      }
+      isDue = true;
+      isLow ||= allowance.isLow;
     }
-    if (isAsking) return this.#askForKey(tenant, arrival);
-    this.#toldAll(tenant);
+    if (isLow) this.#tally.now(tenant);
+    else if (isDue) this.#tally.soon(tenant);
     return undefined;
   }
 
   giveKeyBack(arrival: Arrival): void {
-    const tenant = this.#tenantOf(arrival);
+    const tenant = this.#tenantOf(arrival, this.#runtime.now());
     this.#giveBackBefore(undefined, tenant, arrival);
     this.#toldAll(tenant);
   }
 
   /** A key turned out to be new although nothing was taken for it. */
   chargeKey(arrival: Arrival): void {
-    const tenant = this.#tenantOf(arrival);
+    const tenant = this.#tenantOf(arrival, this.#runtime.now());
     for (const meter of keyMeters) {
       const allowance = tenant.allowance(meter);
       allowance?.charge(amountOf(meter, arrival), ttlOf(allowance, arrival));
@@ -194,13 +197,12 @@ export class Limits {
     return refusalBy(allowance, this.#runtime.now());
   }
 
-  #tenantOf({ scope, tenant }: Arrival): TenantMeters {
+  #tenantOf({ scope, tenant }: Arrival, now: number): TenantMeters {
     const tenantScope = tenantScopeOf(scope);
-    return this.#tenant(tenantScope, tenant ?? tenantScope);
+    return this.#tenant(tenantScope, tenant ?? tenantScope, now);
   }
 
-  #tenant(tenantScope: string, name: string): TenantMeters {
-    const now = this.#runtime.now();
+  #tenant(tenantScope: string, name: string, now: number): TenantMeters {
     let tenant = this.#tenants.get(tenantScope);
     if (tenant === undefined) {
       tenant = new TenantMeters(tenantScope);
