@@ -147,6 +147,8 @@ interface Layout {
   readonly openings: readonly string[];
   /** And if it is not: `,"name":`. */
   readonly followings: readonly string[];
+  /** The same in UTF-8, for whoever writes bytes. */
+  readonly followingBytes: readonly Uint8Array[];
 }
 
 /**
@@ -161,7 +163,7 @@ const layoutNameLengthMax = 64;
 const layoutNamesMax = 16;
 
 /** Undefined where names need a closer look, or there are too many to be kept. */
-function layoutOf(names: readonly string[]): Layout | undefined {
+export function layoutOf(names: readonly string[]): Layout | undefined {
   const [first] = names;
   if (first === undefined || names.length > layoutNamesMax) return undefined;
   let alike = layouts.get(first);
@@ -174,11 +176,13 @@ function layoutOf(names: readonly string[]): Layout | undefined {
     layouts.set(first, alike);
   }
   const sorted = sortNames([...names]);
+  const followings = sorted.map((name) => `,"${name}":`);
   const layout = {
     names,
     sorted,
     openings: sorted.map((name) => `{"${name}":`),
-    followings: sorted.map((name) => `,"${name}":`),
+    followings,
+    followingBytes: followings.map((text) => new Uint8Array(Buffer.from(text))),
   };
   alike[names.length] = layout;
   return layout;
@@ -207,7 +211,7 @@ function writeString(value: string, writing: Writing): string | undefined {
 const insertionSortMax = 16;
 
 /** Sorts by UTF-16 code units, in place: RFC 8785 asks for that order, and it is the one of JavaScript's `<`. */
-function sortNames(names: string[]): string[] {
+export function sortNames(names: string[]): string[] {
   if (names.length > insertionSortMax) return names.sort();
   for (let i = 1; i < names.length; i++) {
     const name = names[i] as string;
@@ -220,11 +224,11 @@ function sortNames(names: string[]): string[] {
 
 /**
  * Accepts the objects of another realm and those without a prototype (body parsers make both), so it looks for
- * a prototype that is itself a root instead of comparing with this realm's `Object.prototype`.
+ * a prototype that is itself a root, where it is not this realm's `Object.prototype`.
  */
-function isPlainObject(value: object): value is Record<string, unknown> {
+export function isPlainObject(value: object): value is Record<string, unknown> {
   const prototype: unknown = Object.getPrototypeOf(value);
-  return prototype === null || Object.getPrototypeOf(prototype) === null;
+  return prototype === Object.prototype || prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
 const quote = 0x22;

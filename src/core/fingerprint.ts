@@ -1,6 +1,7 @@
 import { createHash, type Hash, hash } from "node:crypto";
 import { canonicalizeBytes } from "./canonical-bytes.ts";
 import { type CanonicalRefusal, canonicalizeText, canonicalizeValue } from "./canonical-json.ts";
+import { canonicalizeValueBytes } from "./canonical-value.ts";
 import { multipartBoundary, parseMultipart } from "./multipart.ts";
 
 /**
@@ -63,6 +64,9 @@ export function fingerprintSelection(input: {
   path: string;
   selection: unknown;
 }): FingerprintAnswer {
+  const digested = digestOfSelection(input);
+  if (digested !== undefined)
+    return { kind: "fingerprint", fingerprint: `v${fingerprintVersion}:${digested}` };
   const selection = canonicalizeValue(input.selection);
   if (selection.kind === "refused") return selection;
   return digest([input.method, input.path, ...queryFields(""), "selection", selection.text]);
@@ -70,44 +74,87 @@ export function fingerprintSelection(input: {
 
 /**
  * The digest of a request with an ordinary JSON document, as nearly all have, or undefined where it has another body. It
- * is what `digest` makes of the same fields. The requests of one route mostly come one after the other, and all that
- * comes before the document is the same for them: it is left where it was written for the last one.
+ * is what `digest` makes of the same fields.
  */
 function digestOfJson(input: FingerprintInput): string | undefined {
   const { method, path, query, contentType, contentEncoding, body } = input;
-  if (body.kind !== "bytes" || contentType === undefined || (contentEncoding ?? "") !== "") return undefined;
-  const isSame =
-    lastHead !== undefined &&
-    lastHead.method === method &&
-    lastHead.path === path &&
-    lastHead.query === query &&
-    lastHead.contentType === contentType;
-  if (lastHead === undefined || !isSame) {
+  if (contentType === undefined || (contentEncoding ?? "") !== "") return undefined;
+  if (!jsonFrame.isOf(method, path, query, contentType)) {
     const mediaType = mediaTypeOf(contentType);
     if (!isJson(mediaType)) return undefined;
-    const text = framedText([method, path, ...queryFields(query), "json", mediaType]);
-    if (utf8BytesMax * text.length > headBytesMax) return undefined;
-    lastHead = { method, path, query, contentType, bytes: jsonFrame.write(text) };
+    const head = framedText([method, path, ...queryFields(query), "json", mediaType]);
+    if (!jsonFrame.begin(head, [method, path, query, contentType])) return undefined;
   }
-  const document = body.bytes.byteLength === 0 ? undefined : canonicalizeBytes(body.bytes);
-  if (document === undefined || document.byteLength > jsonFrame.byteLength - 2 * headBytesMax)
-    return undefined;
-  let end = lastHead.bytes;
-  end += jsonFrame.write(`${document.byteLength}:`, end, "latin1");
-  jsonFrame.set(document, end);
-  end += document.byteLength;
-  return hash("sha256", jsonFrame.subarray(0, end), "base64url");
+  const document = ordinaryDocument(body);
+  return document === undefined ? undefined : jsonFrame.digest(document);
 }
 
-let lastHead: (Pick<FingerprintInput, "method" | "path" | "query"> & HeadBytes) | undefined;
-
-interface HeadBytes {
-  readonly contentType: string;
-  /** How many of them there are. */
-  readonly bytes: number;
+function ordinaryDocument(body: RequestBody): Uint8Array | undefined {
+  if (body.kind === "bytes") {
+    return body.bytes.byteLength === 0 ? undefined : canonicalizeBytes(body.bytes);
+  }
+  // What else a parser may leave, such as a text, stands for something other than a JSON value.
+  return typeof body.value === "object" && body.value !== null
+    ? canonicalizeValueBytes(body.value)
+    : undefined;
 }
+
+/** The same for a selection. */
+function digestOfSelection(input: { method: string; path: string; selection: unknown }): string | undefined {
+  const { method, path, selection } = input;
+  const document = canonicalizeValueBytes(selection);
+  if (document === undefined) return undefined;
+  if (!selectionFrame.isOf(method, path, "", "")) {
+    const head = framedText([method, path, ...queryFields(""), "selection"]);
+    if (!selectionFrame.begin(head, [method, path, "", ""])) return undefined;
+  }
+  return selectionFrame.digest(document);
+}
+
+/**
+ * Digests documents. The requests of one route mostly come one after the other, and all that comes before the document is
+ * the same for them: it is left where it was written for the last one.
+ */
+class DocumentFrame {
+  readonly #memory = Buffer.allocUnsafeSlow(32 * 1024);
+  #of: RequestLine = ["", "", "", ""];
+  #headBytes = 0;
+
+  isOf(...[method, path, query, contentType]: RequestLine): boolean {
+    const of = this.#of;
+    return (
+      this.#headBytes > 0 && of[0] === method && of[1] === path && of[2] === query && of[3] === contentType
+    );
+  }
+
+  /** False if there is too much of it. */
+  begin(head: string, of: RequestLine): boolean {
+    if (utf8BytesMax * head.length > headBytesMax) return false;
+    this.#headBytes = this.#memory.write(head);
+    this.#of = of;
+    return true;
+  }
+
+  digest(document: Uint8Array): string {
+    const memory = this.#memory;
+    let end = this.#headBytes;
+    end += memory.write(`${document.byteLength}:`, end, "latin1");
+    if (end + document.byteLength > memory.byteLength) {
+      return createHash("sha256").update(memory.subarray(0, end)).update(document).digest("base64url");
+    }
+    memory.set(document, end);
+    end += document.byteLength;
+    return hash("sha256", memory.subarray(0, end), "base64url");
+  }
+}
+
+/** What is before a document: the method, the path, the query and the content type. */
+type RequestLine = [method: string, path: string, query: string, contentType: string];
 
 const headBytesMax = 4096;
+
+const jsonFrame = new DocumentFrame();
+const selectionFrame = new DocumentFrame();
 
 type Field = string | Uint8Array;
 
@@ -183,9 +230,6 @@ class Framed {
 
 /** Used by one digest after the other, none of which lasts longer than a call. */
 const frame = Buffer.allocUnsafeSlow(32 * 1024);
-
-/** The same for JSON, with the last request's head at its beginning. */
-const jsonFrame = Buffer.allocUnsafeSlow(32 * 1024);
 
 // No UTF-16 code unit becomes more.
 const utf8BytesMax = 3;

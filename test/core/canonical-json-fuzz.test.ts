@@ -2,20 +2,24 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { canonicalizeBytes } from "../../src/core/canonical-bytes.ts";
 import { canonicalizeText, canonicalizeValue } from "../../src/core/canonical-json.ts";
+import { canonicalizeValueBytes } from "../../src/core/canonical-value.ts";
 import { respell } from "./canonical-json-spelling.ts";
 
 /*
  * A second implementation, which follows the text of RFC 8785 and nothing else, and shares no line with the first: every
- * value is compared, in three ways, with what it makes of it.
+ * value is compared, in four ways, with what it makes of it.
  */
 
 test("every value has the form that the RFC's own words give it", () => {
-  const seen = { ordinary: 0, other: 0 };
+  const seen = { ordinary: 0, other: 0, ordinaryValue: 0, otherValue: 0 };
   fc.assert(
     fc.property(value, fc.nat(), (sample, seed) => {
       const expected = followingTheRfc(sample);
       const canonical = { kind: "canonical", text: expected };
       expect(canonicalizeValue(sample)).toEqual(canonical);
+      const written = canonicalizeValueBytes(sample);
+      if (written !== undefined) expect(Buffer.from(written).toString()).toBe(expected);
+      seen[written === undefined ? "otherValue" : "ordinaryValue"] += 1;
       for (const text of [JSON.stringify(sample), respell(sample, choicesFrom(seed))]) {
         expect(canonicalizeText(text)).toEqual(canonical);
         const bytes = canonicalizeBytes(Buffer.from(text));
@@ -28,6 +32,8 @@ test("every value has the form that the RFC's own words give it", () => {
   // Both ways have been gone often enough to mean something.
   expect(seen.ordinary).toBeGreaterThan(3_000);
   expect(seen.other).toBeGreaterThan(3_000);
+  expect(seen.ordinaryValue).toBeGreaterThan(3_000);
+  expect(seen.otherValue).toBeGreaterThan(1_000);
 }, 60_000);
 
 test("every double has the form that the RFC's own words give it", () => {

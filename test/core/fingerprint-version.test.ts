@@ -61,6 +61,10 @@ describe("version 1", () => {
         { contentType: "application/json", body: `["\\u0041${text}"]` },
         ["0", "json", "application/json", `["A${text}"]`],
       ],
+      [
+        { contentType: "application/json", body: { kind: "parsed", value: [text] } },
+        ["0", "json", "application/json", `["${text}"]`],
+      ],
       [{ contentType: "text/plain", body: text }, ["0", "bytes", "text/plain", "", text]],
       [
         { query: `a=${text}&b=2`, contentType: "text/plain", body: text },
@@ -69,6 +73,10 @@ describe("version 1", () => {
     ] as const;
     for (const [input, fields] of beyond)
       expect(of(input)).toBe(expectedV1(["1", "POST", "/rides", ...fields]));
+    const selected = fingerprintSelection({ method: "POST", path: "/rides", selection: [text] });
+    expect(fingerprintOf(selected)).toBe(
+      expectedV1(["1", "POST", "/rides", "0", "selection", `["${text}"]`]),
+    );
   });
 
   test("does not depend on the requests that came before", () => {
@@ -79,17 +87,27 @@ describe("version 1", () => {
       query: fc.constantFrom("", "a=1"),
       contentType: fc.constantFrom("application/json", "application/json; charset=utf-8", "a/b+json", ""),
       contentEncoding: fc.constantFrom(undefined, "", "identity"),
-      body: fc.record({ a: word, b: word }).map((value) => JSON.stringify(value)),
+      value: fc.record({ a: word, b: word }),
+      kind: fc.constantFrom("bytes", "parsed", "selection"),
     });
     fc.assert(
       fc.property(fc.array(sketch, { minLength: 2, maxLength: 8 }), (sketches) => {
         for (const one of sketches) {
-          const { method, path, query, contentType, body } = one;
+          const { method, path, query, contentType, value, kind } = one;
+          const body = JSON.stringify(value);
+          if (kind === "selection") {
+            const selected = fingerprintSelection({ method, path, selection: value });
+            const fields = ["1", method, path, "0", "selection", body];
+            expect(fingerprintOf(selected)).toBe(expectedV1(fields));
+            continue;
+          }
           const mediaType = contentType.replace(/;.*/, "");
-          const fields =
-            mediaType === "" ? ["bytes", "", one.contentEncoding ?? "", body] : ["json", mediaType, body];
+          const other =
+            kind === "parsed" ? ["parsed", "", body] : ["bytes", "", one.contentEncoding ?? "", body];
+          const fields = mediaType === "" ? other : ["json", mediaType, body];
           const queried = query === "" ? ["0"] : ["1", "a", "1"];
-          expect(of(one)).toBe(expectedV1(["1", method, path, ...queried, ...fields]));
+          const sent = { ...one, body: kind === "parsed" ? ({ kind, value } as const) : body };
+          expect(of(sent)).toBe(expectedV1(["1", method, path, ...queried, ...fields]));
         }
       }),
     );

@@ -11,7 +11,7 @@ export type { SqliteStoreOptions } from "./sqlite-store.ts";
  * folder and its tables are made when they are missing.
  *
  * A connection of your own is put into WAL mode, under the `synchronous` setting chosen here, a busy timeout of two
- * seconds, a write-ahead log of 32 MiB and a cache of at least 16 MiB, and stays open when the store is closed. Do not
+ * seconds, a write-ahead log of 64 MiB and a cache of at least 16 MiB, and stays open when the store is closed. Do not
  * leave a transaction open on it across an `await`: what Latchkey has to write meanwhile is refused.
  *
  * In an atomic phase `tx` is that connection, within a transaction, so that your tables belong into the same file. The
