@@ -56,7 +56,7 @@ export async function run() {
 function turn(framework, protection, keys) {
   return {
     name: nameOf(framework, protection, keys),
-    contender: httpContender({ framework, protection, keys, connections }),
+    contender: httpContender({ framework, protection, keys, connections, isAwake: true }),
   };
 }
 

@@ -1,13 +1,14 @@
-import type { Context, Handler, MiddlewareHandler } from "hono";
+import type { Context, Handler, MiddlewareHandler, Next } from "hono";
+import { isPromiseLike } from "../core/when-known.ts";
 import {
   fetchRequest,
   type Responses,
   readFetchBody,
-  runFetchHandler,
+  runHandler,
   standardResponses,
   toResponse,
 } from "../http/fetch.ts";
-import { Gate, type RoutePolicy } from "../http/gate.ts";
+import { type Arrival, Gate, type RoutePolicy } from "../http/gate.ts";
 import type { BodyReading } from "../http/request.ts";
 import { answerStatus, type StatusOptions } from "../http/status.ts";
 import type { Latchkey } from "../latchkey.ts";
@@ -23,31 +24,51 @@ import type { Incoming } from "./hono-node.ts";
  */
 export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Context>): MiddlewareHandler {
   const gate = new Gate(latchkey, policy);
-  return async (c, next) => {
-    if (!gate.protects(c.req.method)) return next();
+  // Each promise here, and each function that waits for one, is paid for by every request.
+  const protect = (c: Context, next: Next): Promise<undefined> => {
     const incoming = incomingOf(c);
-    if (incoming !== undefined) onNode ??= await import("./hono-node.ts");
+    if (incoming !== undefined && onNode === undefined) return loadNode().then(() => protect(c, next));
     const responses = incoming === undefined ? standardResponses : lightResponses();
     const body = new ReadableAgain(c, incoming);
-    const arrival = await gate.arrive(
-      fetchRequest(c.req.raw, { native: c, body: (bytesMax) => body.read(bytesMax) }),
-    );
-    if (arrival.kind === "answer") {
-      body.discard();
-      return settle(c, toResponse(arrival.answer, outerHeaders(c, responses), responses));
-    }
-    body.putBack();
-    if (arrival.kind === "pass") return next();
-    const handler = () =>
-      // Hono turns an error into a response, through the application's own `onError`, before this comes back.
-      next().then(() => {
+    const admit = (arrival: Arrival): Promise<undefined> => {
+      if (arrival.kind === "answer") {
         body.discard();
-        return c.res;
+        settle(c, toResponse(arrival.answer, outerHeaders(c, responses), responses));
+        return settled;
+      }
+      body.putBack();
+      if (arrival.kind === "pass") return next() as Promise<undefined>;
+      return runHandler(arrival.exchange, next, {
+        outer: outerHeaders(c, responses),
+        responses,
+        // Hono turns an error into a response, through the application's own `onError`, before this comes back.
+        answered: () => {
+          body.discard();
+          return c.res;
+        },
+        deliver: (response) => settle(c, response),
       });
-    const outer = outerHeaders(c, responses);
-    settle(c, await runFetchHandler(arrival.exchange, handler, { outer, responses }));
+    };
+    const arrival = gate.arrive(
+      fetchRequest(c.req.raw, {
+        native: c,
+        body: (bytesMax) => body.read(bytesMax),
+        identity: incoming?.rawHeaders,
+      }),
+    );
+    return isPromiseLike(arrival) ? arrival.then(admit) : admit(arrival);
+  };
+  return (c, next) => {
+    if (!gate.protects(c.req.method)) return next();
+    try {
+      return protect(c, next);
+    } catch (error) {
+      return Promise.reject(error);
+    }
   };
 }
+
+const settled: Promise<undefined> = Promise.resolve(undefined);
 
 /** The handler for `statusPath`: `app.get("/idempotency/:key", statusResource(latchkey))`. */
 export function statusResource(latchkey: Latchkey, options: StatusOptions<Context> = {}): Handler {
@@ -59,7 +80,7 @@ export function statusResource(latchkey: Latchkey, options: StatusOptions<Contex
 }
 
 /** Assigning merges the headers of the old response over those of the new one, so the old one has to go first. */
-function settle(c: Context, response: Response): void {
+function settle(c: Context, response: Response): undefined {
   c.res = undefined;
   c.res = response;
 }
@@ -77,6 +98,10 @@ function incomingOf(c: Context): Incoming | undefined {
 
 /** Loaded when the first request comes that needs it: Hono also runs where there is no Node. */
 let onNode: typeof import("./hono-node.ts") | undefined;
+
+async function loadNode(): Promise<void> {
+  onNode ??= await import("./hono-node.ts");
+}
 
 function lightResponses(): Responses {
   return onNode?.lightResponses ?? standardResponses;

@@ -11,11 +11,11 @@ export type PersonalData = "e-mail address" | "phone number" | "card number";
  */
 export function personalDataIn(key: string): PersonalData | undefined {
   const signs = signsIn(key);
-  if (signs === 0) return undefined;
+  if (signs === 0 || isInGroupsOfUuid(key)) return undefined;
   if ((signs & addressSign) !== 0 && email.test(key)) return "e-mail address";
   if ((signs & phoneSign) !== 0 && (withCountryCode.test(key) || withAreaCode.test(key)))
     return "phone number";
-  if ((signs & digitsSign) === 0 || uuid.test(key)) return undefined;
+  if ((signs & digitsSign) === 0) return undefined;
   if (inThreeGroups.test(key)) return "phone number";
   return hasCard(key) ? "card number" : undefined;
 }
@@ -57,8 +57,23 @@ function signsIn(key: string): number {
   return signs;
 }
 
-/** One in twelve has so many digits in a row, and none of its groups can be a part of what is looked for below. */
-const uuid = /^[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}$/i;
+/**
+ * Whether the key is in groups of 8, 4, 4, 4 and 12 hexadecimal digits. Neither phone numbers nor cards are printed so, and
+ * one random UUID in twelve has ten digits with nothing but dashes between them somewhere.
+ */
+function isInGroupsOfUuid(key: string): boolean {
+  if (key.length !== 36) return false;
+  for (let i = 0; i < 36; i++) {
+    const code = key.charCodeAt(i);
+    const isDash = i === 8 || i === 13 || i === 18 || i === 23;
+    if (isDash ? code !== 0x2d : !isHexDigit(code)) return false;
+  }
+  return true;
+}
+
+function isHexDigit(code: number): boolean {
+  return (code >= 0x30 && code <= 0x39) || ((code | 0x20) >= 0x61 && (code | 0x20) <= 0x66);
+}
 
 const digitsMin = 10; // A phone number in its groups; a card has more.
 

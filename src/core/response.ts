@@ -97,7 +97,9 @@ export function toStoredResponse(
   if (captured.body.byteLength > rules.responseBytesMax) {
     return { kind: "omitted", status: captured.status, bodyBytes: captured.body.byteLength };
   }
-  const headers = captured.headers.filter(([name]) => rules.allowedHeaders.has(name.toLowerCase()));
+  const headers: HeaderPair[] = [];
+  for (const pair of captured.headers)
+    if (rules.allowedHeaders.has(pair[0].toLowerCase())) headers.push(pair);
   return { kind: "full", status: captured.status, headers, body: captured.body };
 }
 

@@ -80,7 +80,7 @@ export class Breaker {
     return this.#generation;
   }
 
-  succeeded(generation: number, ms: number): void {
+  succeeded(generation: number, ms: number, now = this.#runtime.now()): void {
     if (generation !== this.#generation) return;
     const isSlow = ms >= this.#options.slowMs;
     if (this.#state === "half-open") {
@@ -89,7 +89,7 @@ export class Breaker {
       else if (this.#probesDone === this.#options.probes) this.#close();
       return;
     }
-    const slot = this.#slot();
+    const slot = this.#slot(now);
     slot.calls += 1;
     if (!isSlow) return;
     slot.slow += 1;
@@ -108,7 +108,7 @@ export class Breaker {
       this.#open("a call failed while the breaker was half-open");
       return;
     }
-    const slot = this.#slot();
+    const slot = this.#slot(this.#runtime.now());
     slot.calls += 1;
     slot.failures += 1;
     if (ms >= this.#options.slowMs) slot.slow += 1;
@@ -123,7 +123,7 @@ export class Breaker {
 
   #judge(): void {
     const { failureShare, slowShare, minCalls } = this.#options;
-    const oldest = this.#slotNumber() - slotCount;
+    const oldest = this.#slotNumber(this.#runtime.now()) - slotCount;
     let calls = 0;
     let failures = 0;
     let slow = 0;
@@ -163,12 +163,12 @@ export class Breaker {
     this.#events.emit({ type: "breaker", state, reason });
   }
 
-  #slotNumber(): number {
-    return Math.floor(this.#runtime.now() / this.#slotMs);
+  #slotNumber(now: number): number {
+    return Math.floor(now / this.#slotMs);
   }
 
-  #slot(): Slot {
-    const number = this.#slotNumber();
+  #slot(now: number): Slot {
+    const number = this.#slotNumber(now);
     const slot = this.#slots[number % slotCount] as Slot;
     if (slot.number !== number) {
       slot.number = number;

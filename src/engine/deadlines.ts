@@ -16,10 +16,10 @@ export class Deadlines {
     this.#ms = ms;
   }
 
-  /** Calls `miss` when the time is up, unless the deadline was met before. */
-  set(miss: () => void): Deadline {
+  /** Calls `miss` when the time is up, unless the deadline was met before. Whoever knows what time it is may say so. */
+  set(miss: () => void, now = this.#runtime.now()): Deadline {
     const deadline: Deadline = {
-      dueAt: this.#runtime.now() + this.#ms,
+      dueAt: now + this.#ms,
       miss,
       before: this.#last,
       after: undefined,
@@ -117,16 +117,18 @@ export interface Deadline {
 export class DeadlinesByLimit {
   readonly #runtime: Runtime;
   readonly #known = new Map<number, Deadlines>();
+  /** Mostly the next request has the same limit. */
+  #last: { readonly ms: number; readonly deadlines: Deadlines } | undefined;
 
   constructor(runtime: Runtime) {
     this.#runtime = runtime;
   }
 
   of(ms: number): Deadlines {
-    const known = this.#known.get(ms);
-    if (known !== undefined) return known;
-    const deadlines = new Deadlines(this.#runtime, ms);
+    if (this.#last?.ms === ms) return this.#last.deadlines;
+    const deadlines = this.#known.get(ms) ?? new Deadlines(this.#runtime, ms);
     this.#known.set(ms, deadlines);
+    this.#last = { ms, deadlines };
     return deadlines;
   }
 

@@ -34,7 +34,10 @@ import { assertOpened, noBreaker, StoreLine } from "./store-line.ts";
 import type { Tracing } from "./tracing.ts";
 import { Unheard } from "./unheard.ts";
 import {
+  type AnsweredFrom,
   type Arrival,
+  fromCache,
+  fromFlight,
   inFlightRetryAfterMs,
   modeOf,
   outcomeOf,
@@ -115,11 +118,12 @@ export class Engine {
    * store that fails is a verdict too.
    */
   arrive(arrival: Arrival): Verdict | Promise<Verdict> {
-    const waitUntil = this.runtime.now() + arrival.policy.waitMs;
+    const now = this.runtime.now();
+    const waitUntil = now + arrival.policy.waitMs;
     const { tracing } = this;
     const { nameOf } = this.#options;
     const named = nameOf === undefined ? arrival : { ...arrival, key: nameOf(arrival) };
-    if (tracing === undefined) return this.#arrive(named, waitUntil);
+    if (tracing === undefined) return this.#arrive(named, waitUntil, now);
     return tracing.arrive(named, (traced) => this.#arrive(traced, waitUntil));
   }
 
@@ -207,14 +211,14 @@ export class Engine {
     this.#executionDeadlines.close();
   }
 
-  #arrive(arrival: Arrival, waitUntil: number): Verdict | Promise<Verdict> {
+  #arrive(arrival: Arrival, waitUntil: number, now = this.runtime.now()): Verdict | Promise<Verdict> {
     const flightId = recordIdText(arrival);
     // A worker comes for what is to be executed, and what it finds has to be the store's word.
     const cached = arrival.isClaim ? undefined : this.#cache?.get(flightId, arrival.fingerprint);
     if (cached !== undefined) return this.#answer(arrival, cached, fromCache);
     const flight = this.#flights.get(flightId);
     return flight === undefined
-      ? this.#lead(flightId, arrival, waitUntil)
+      ? this.#lead(flightId, arrival, waitUntil, now)
       : join(flight, arrival, waitUntil, {
           runtime: this.runtime,
           answer: (verdict) => this.#answer(arrival, verdict, fromFlight),
@@ -225,21 +229,21 @@ export class Engine {
   }
 
   /** The first of its key in this process: asks the store. */
-  #lead(flightId: string, arrival: Arrival, waitUntil: number): Verdict | Promise<Verdict> {
+  #lead(flightId: string, arrival: Arrival, waitUntil: number, now: number): Verdict | Promise<Verdict> {
     const flight = new Flight(flightId, arrival.fingerprint, arrival.trace);
-    const verdict = this.#askFor(flight, arrival, waitUntil);
+    const verdict = this.#askFor(flight, arrival, waitUntil, now);
     // What a store that answers at once has told already is over, and nobody can come to join it.
     if (flight.isJoinable) this.#flights.set(flightId, flight);
     return verdict;
   }
 
-  #askFor(flight: Flight, arrival: Arrival, waitUntil: number): Verdict | Promise<Verdict> {
+  #askFor(flight: Flight, arrival: Arrival, waitUntil: number, now: number): Verdict | Promise<Verdict> {
     const conclude = (verdict: Verdict) =>
       verdict.kind === "inFlight" && arrival.policy.onInFlight === "wait"
         ? this.#wait(arrival, waitUntil, verdict).then((last) => this.#decide(flight, arrival, last))
         : this.#decide(flight, arrival, verdict);
     return this.#leading === undefined || arrival.isClaim
-      ? this.#reserve(arrival, conclude)
+      ? this.#reserve(arrival, conclude, now)
       : leadWithinLimits(this.#leading, arrival, conclude);
   }
 
@@ -274,12 +278,13 @@ export class Engine {
   #reserve(
     arrival: Arrival,
     next: (verdict: Verdict) => Verdict | Promise<Verdict>,
+    /** What time it is, from whoever has just looked: looking is not free. */
+    reservedAt = this.runtime.now(),
   ): Verdict | Promise<Verdict> {
     const { breaker } = this.#line;
     const entered = breaker?.enter() ?? noBreaker;
     if (entered === 0) return next(this.#storeDown(arrival));
     const ticket = this.#cache?.ticket();
-    const reservedAt = this.runtime.now();
     const owner = `${this.#processName}-${++this.#reservations}`;
     const { scope, key, fingerprint, policy } = arrival;
     const { leaseMs } = this.#options;
@@ -315,11 +320,12 @@ export class Engine {
       if (reservation === undefined) {
         return unanswered(this.#line.tooLate("reserve"));
       }
-      const tookMs = this.runtime.now() - reservedAt;
+      const grantedAt = isPromiseLike(answer) ? this.runtime.now() : reservedAt;
+      const tookMs = grantedAt - reservedAt;
       if (reservation.kind === "execute" && tookMs >= leaseMs) {
         return unanswered(new StoreError("the store's answer took as long as the lease that it granted"));
       }
-      breaker?.succeeded(entered, tookMs);
+      breaker?.succeeded(entered, tookMs, grantedAt);
       if (reservation.kind === "replay") {
         try {
           assertOpened(reservation.response);
@@ -328,7 +334,7 @@ export class Engine {
         }
         this.#cache?.keep(ticket, arrival, reservation);
       }
-      return next(this.#verdictOf(reservation, arrival, reservedAt));
+      return next(this.#verdictOf(reservation, arrival, { reservedAt, grantedAt }));
     };
     return isPromiseLike(answer)
       ? this.#line.deadlines.outcome(answer, answered, unanswered)
@@ -339,7 +345,11 @@ export class Engine {
     return storeDownVerdict(arrival, { error, retryAfterMs: this.#line.retryAfterMs });
   }
 
-  #verdictOf(reservation: Reservation, { policy }: Arrival, reservedAt: number): Verdict {
+  #verdictOf(
+    reservation: Reservation,
+    { policy }: Arrival,
+    { reservedAt, grantedAt }: { readonly reservedAt: number; readonly grantedAt: number },
+  ): Verdict {
     switch (reservation.kind) {
       case "execute": {
         const { lease, after, progress, createdAt } = reservation;
@@ -351,6 +361,7 @@ export class Engine {
           progress,
           createdAt,
           reservedAt,
+          grantedAt,
         });
         this.#leases.add(execution);
         return { kind: "execute", execution };
@@ -447,7 +458,7 @@ export class Engine {
 
   /** By identity: the name may be another request's by now. */
   #forget(flight: Flight): void {
-    if (this.#flights.get(flight.id) === flight) this.#flights.delete(flight.id);
+    this.#flights.deleteIfStill(flight.id, flight);
   }
 
   #waited(arrival: Arrival, since: number, answered: boolean): void {
@@ -476,11 +487,3 @@ export class Engine {
 }
 
 const drainPollMs = 20;
-
-interface AnsweredFrom {
-  readonly joined: boolean;
-  readonly cached?: boolean;
-}
-
-const fromCache: AnsweredFrom = { joined: false, cached: true };
-const fromFlight: AnsweredFrom = { joined: true };

@@ -117,6 +117,10 @@ export class Execution {
   trace: ExecutionTrace | undefined;
   /** When the store last confirmed the lease, on this process's clock. */
   renewedAt: number;
+  /** Its place among the leases that this process holds; theirs to set. */
+  isHeld = false;
+  heldBefore: Execution | undefined;
+  heldAfter: Execution | undefined;
   readonly #host: ExecutionHost;
   readonly #policy: ExecutionPolicy;
   readonly #deadlines: Deadlines;
@@ -141,6 +145,8 @@ export class Execution {
     readonly createdAt: number;
     /** When the reservation was sent: the lease cannot have begun earlier. */
     readonly reservedAt: number;
+    /** When it was granted: the time limit counts from here. */
+    readonly grantedAt: number;
   }) {
     this.#host = options.host;
     this.#policy = options.policy;
@@ -152,7 +158,7 @@ export class Execution {
     this.#reservedAt = options.reservedAt;
     this.#retentionMs = options.policy.retentionMs;
     this.#deadlines = options.host.deadlines(options.policy.executionTimeoutMs);
-    this.#deadline = this.#deadlines.set(() => this.#timeOut());
+    this.#deadline = this.#deadlines.set(() => this.#timeOut(), options.grantedAt);
   }
 
   get policy(): ExecutionPolicy {
@@ -378,6 +384,9 @@ export class Execution {
   #settlementFor(outcome: Outcome): Settlement {
     const { status } = outcome.response;
     const threw = outcome.kind === "threw";
+    const isPlain = this.flow === undefined && this.recorded.length === 0;
+    if (isPlain && !threw && status < 500 && !notProcessedStatuses.has(status))
+      return this.#completion(outcome.response);
     const reason = threw ? "the handler threw" : `the handler answered ${status}`;
     const divergence = this.flow?.divergence;
     if (divergence !== undefined) return this.#suspension(divergence);

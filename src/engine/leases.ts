@@ -1,12 +1,12 @@
-import { BriefMap } from "../core/brief-map.ts";
 import type { HeartbeatAnswer, Lease } from "../core/store.ts";
 import type { Execution } from "./execution.ts";
 import type { Cancel, Runtime } from "./runtime.ts";
 
 /** The leases that this process holds, kept alive by one heartbeat for all of them. */
 export class Leases {
-  /** By owner, which is another one for every reservation. */
-  readonly #held = new BriefMap<Execution>();
+  /** A list through the executions themselves: nobody looks for one, and every request comes and goes. */
+  #first: Execution | undefined;
+  #last: Execution | undefined;
   readonly #options: LeasesOptions;
   readonly #intervalMs: number;
   #cancel: Cancel | undefined;
@@ -18,21 +18,41 @@ export class Leases {
   }
 
   add(execution: Execution): void {
-    this.#held.set(execution.lease.owner, execution);
+    execution.isHeld = true;
+    execution.heldBefore = this.#last;
+    if (this.#last === undefined) this.#first = execution;
+    else this.#last.heldAfter = execution;
+    this.#last = execution;
     this.#schedule();
   }
 
   delete(execution: Execution): void {
-    this.#held.delete(execution.lease.owner);
+    if (!execution.isHeld) return;
+    const { heldBefore, heldAfter } = execution;
+    if (heldBefore === undefined) this.#first = heldAfter;
+    else heldBefore.heldAfter = heldAfter;
+    if (heldAfter === undefined) this.#last = heldBefore;
+    else heldAfter.heldBefore = heldBefore;
+    execution.isHeld = false;
+    // One that has ended must not keep those alive that came after it.
+    execution.heldBefore = undefined;
+    execution.heldAfter = undefined;
   }
 
   /** Everything is lost at once. */
   loseAll(reason: string): void {
-    for (const execution of this.#held.values()) execution.lose(reason);
+    for (const execution of this.#held()) execution.lose(reason);
   }
 
   get isEmpty(): boolean {
-    return this.#held.size === 0;
+    return this.#first === undefined;
+  }
+
+  /** A copy, since those that are lost or renewed leave the list. */
+  #held(): Execution[] {
+    const held: Execution[] = [];
+    for (let each = this.#first; each !== undefined; each = each.heldAfter) held.push(each);
+    return held;
   }
 
   close(): void {
@@ -50,14 +70,12 @@ export class Leases {
   async #beat(): Promise<void> {
     const sentAt = this.#options.runtime.now();
     // A lease that is younger than half an interval lives until the next beat; most requests never need one.
-    const due = this.#held
-      .values()
-      .filter((execution) => sentAt - execution.renewedAt >= this.#intervalMs / 2);
+    const due = this.#held().filter((execution) => sentAt - execution.renewedAt >= this.#intervalMs / 2);
     if (due.length > 0) await this.#renew(due, sentAt);
     // Whatever else has to be told to the store must not delay the next heartbeat.
     this.#options.afterBeat();
     this.#cancel = undefined;
-    if (this.#held.size > 0 || this.#options.needed()) {
+    if (!this.isEmpty || this.#options.needed()) {
       this.#schedule(this.#intervalMs - (this.#options.runtime.now() - sentAt));
     }
   }

@@ -103,3 +103,12 @@ export function storeDownVerdict(
   if (arrival.policy.onStoreDown === "open" && !arrival.isClaim) return { kind: "unprotected" };
   return { kind: "storeDown", retryAfterMs };
 }
+
+/** Where a verdict was found, if it is not the store's own answer to this request. */
+export interface AnsweredFrom {
+  readonly joined: boolean;
+  readonly cached?: boolean;
+}
+
+export const fromCache: AnsweredFrom = { joined: false, cached: true };
+export const fromFlight: AnsweredFrom = { joined: true };

@@ -47,11 +47,13 @@ export function replayAnswer(
   response: StoredResponse,
   expiresAt: number,
 ): HttpAnswer {
-  const marks = firstAnswerHeaders(context, expiresAt);
-  marks.unshift([profileHeaders[context.policy.profile].replayed, "true"]);
+  const marks: HeaderPair[] = [
+    replayedMarks[context.policy.profile],
+    ...firstAnswerHeaders(context, expiresAt),
+  ];
   switch (response.kind) {
     case "full":
-      return { status: response.status, headers: [...response.headers, ...marks], body: response.body };
+      return { status: response.status, headers: response.headers.concat(marks), body: response.body };
     case "omitted": {
       const answer = problemAnswer(context, "response-not-stored", {
         detail:
@@ -65,6 +67,12 @@ export function replayAnswer(
       return response satisfies never;
   }
 }
+
+const replayedMarks: Record<Policy["profile"], HeaderPair> = {
+  ietf: [profileHeaders.ietf.replayed, "true"],
+  stripe: [profileHeaders.stripe.replayed, "true"],
+  acp: [profileHeaders.acp.replayed, "true"],
+};
 
 function omittedSentence({ because, bodyBytes }: Extract<StoredResponse, { kind: "omitted" }>): string {
   switch (because) {
@@ -111,7 +119,7 @@ export function firstAnswerHeaders(context: AnswerContext, expiresAt: number | u
 export function headersByName(
   headers: readonly HeaderPair[],
 ): readonly (readonly [name: string, value: string | string[]])[] {
-  if (!headers.some(isRepeated)) return headers;
+  if (!hasRepeated(headers)) return headers;
   const byName = new Map<string, [name: string, value: string | string[]]>();
   for (const [name, value] of headers) {
     const entry = byName.get(name.toLowerCase());
@@ -122,10 +130,13 @@ export function headersByName(
 }
 
 /** Compares texts only where the lengths are equal, which leaves next to nothing to do. */
-function isRepeated([name]: HeaderPair, index: number, headers: readonly HeaderPair[]): boolean {
-  for (let earlier = 0; earlier < index; earlier += 1) {
-    const [other] = headers[earlier] as HeaderPair;
-    if (other.length === name.length && other.toLowerCase() === name.toLowerCase()) return true;
+function hasRepeated(headers: readonly HeaderPair[]): boolean {
+  for (let index = 1; index < headers.length; index += 1) {
+    const name = (headers[index] as HeaderPair)[0];
+    for (let earlier = 0; earlier < index; earlier += 1) {
+      const other = (headers[earlier] as HeaderPair)[0];
+      if (other.length === name.length && other.toLowerCase() === name.toLowerCase()) return true;
+    }
   }
   return false;
 }
@@ -134,12 +145,17 @@ const encoder = new TextEncoder();
 
 function expires(expiresAt: number): HeaderPair {
   const second = Math.floor(Math.min(expiresAt, lastDateMs) / 1000);
-  if (lastExpiry.second !== second) lastExpiry = { second, text: new Date(second * 1000).toUTCString() };
-  return ["Idempotency-Expires", lastExpiry.text];
+  if (lastExpiry.second !== second) {
+    lastExpiry = { second, header: ["Idempotency-Expires", new Date(second * 1000).toUTCString()] };
+  }
+  return lastExpiry.header;
 }
 
 /** Answers of one second expire in one second, and making the text costs more than all other headers together. */
-let lastExpiry = { second: Number.NaN, text: "" };
+let lastExpiry: { readonly second: number; readonly header: HeaderPair } = {
+  second: Number.NaN,
+  header: ["", ""],
+};
 
 /** The end of the year 9999: an HTTP date has four digits for the year. */
 const lastDateMs = 253_402_300_799_000;

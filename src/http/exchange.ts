@@ -119,6 +119,19 @@ export class Exchange {
     return this.#settled({ kind: "full", status, headers: this.#kept(res), body });
   }
 
+  /** The handler has answered with a head whose names are in lower case, and a body that is not too large. */
+  finishHead(
+    head: Readonly<Record<string, string>>,
+    status: number,
+    body: Uint8Array,
+  ): Finish | Promise<Finish> {
+    const headers: HeaderPair[] = [];
+    for (const name in head) {
+      if (this.#rules.allowedHeaders.has(name)) headers.push([name, head[name] as string]);
+    }
+    return this.#settled({ kind: "full", status, headers, body });
+  }
+
   /** The handler has answered with more than is kept. */
   finishOmitted(status: number, bodyBytes: number): Finish | Promise<Finish> {
     return this.#settled({ kind: "omitted", status, bodyBytes });

@@ -4,25 +4,60 @@ import { isPromiseLike, whenKnown } from "../core/when-known.ts";
 import { type HttpAnswer, headersByName } from "./answer.ts";
 import type { Exchange } from "./exchange.ts";
 import { type HttpRequest, splitTarget } from "./request.ts";
+import { claimHeader } from "./stored-request.ts";
 
 /** A web-standard `Request` as the gate wants it. */
-export function fetchRequest(
-  request: Request,
-  options: { readonly native: unknown; readonly body: HttpRequest["body"] },
-): HttpRequest {
-  const { url, headers } = request;
-  const fragment = url.indexOf("#");
-  const { path, query } = splitTarget(fragment === -1 ? url : url.slice(0, fragment));
-  const key = headers.get("idempotency-key");
-  return {
-    method: request.method,
-    path,
-    query,
-    native: options.native,
-    header: (name) => headers.get(name) ?? undefined,
-    keyFields: key === null ? [] : [key],
-    body: options.body,
-  };
+export function fetchRequest(request: Request, options: FetchRequestOptions): HttpRequest {
+  return new FetchRequest(request, options);
+}
+
+interface FetchRequestOptions {
+  readonly native: unknown;
+  readonly body: HttpRequest["body"];
+  /** What it is known by to every gate; `native`, if nothing else is said. */
+  readonly identity?: object | undefined;
+}
+
+class FetchRequest implements HttpRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  readonly native: unknown;
+  readonly identity: object;
+  readonly keyFields: readonly string[];
+  readonly body: HttpRequest["body"];
+  readonly #headers: Headers;
+
+  constructor(request: Request, { native, body, identity }: FetchRequestOptions) {
+    const { url, headers } = request;
+    const fragment = url.indexOf("#");
+    const { path, query } = splitTarget(fragment === -1 ? url : url.slice(0, fragment));
+    const key = headers.get("idempotency-key");
+    this.method = request.method;
+    this.path = path;
+    this.query = query;
+    this.native = native;
+    this.identity = identity ?? (native as object);
+    this.keyFields = key === null ? [] : [key];
+    this.body = body;
+    this.#headers = headers;
+  }
+
+  get contentType(): string | undefined {
+    return this.header("content-type");
+  }
+
+  get contentEncoding(): string | undefined {
+    return this.header("content-encoding");
+  }
+
+  get isClaim(): boolean {
+    return this.#headers.has(claimHeader);
+  }
+
+  header(name: string): string | undefined {
+    return this.#headers.get(name) ?? undefined;
+  }
 }
 
 /** Whether the request says so itself that its body has more than `bytesMax`; then there is no need to read it. */
@@ -129,9 +164,27 @@ export function runFetchHandler(
   exchange: Exchange,
   /** Rejects if it fails, and never throws. */
   handler: () => Promise<Response>,
-  options: { readonly outer?: Headers | undefined; readonly responses?: Responses } = {},
 ): Promise<Response> {
-  const { outer, responses = standardResponses } = options;
+  return runHandler(exchange, handler, {
+    responses: standardResponses,
+    answered: (response) => response,
+    deliver: (response) => response,
+  });
+}
+
+/** The same where the handler leaves its answer somewhere, and what may be sent is left there too. */
+export function runHandler<Returned, Delivered>(
+  exchange: Exchange,
+  handler: () => Promise<Returned>,
+  options: {
+    readonly outer?: Headers | undefined;
+    readonly responses: Responses;
+    /** The handler's answer, once it is done. */
+    answered(returned: Returned): Response;
+    deliver(response: Response): Delivered;
+  },
+): Promise<Delivered> {
+  const { outer, responses } = options;
   const respond = (answer: HttpAnswer) => toResponse(answer, outer, responses);
   const store = (response: Response) => {
     const parts = exchange.streaming ? undefined : responses.partsOf(response);
@@ -143,15 +196,22 @@ export function runFetchHandler(
     const fail = (error: unknown) =>
       exchange
         .fail(error)
-        .then(({ answer, binding }) => (binding ? resolve(respond(answer)) : reject(error)))
+        .then(({ answer, binding }) => (binding ? give(respond(answer)) : reject(error)))
         .catch(reject);
-    exchange.onAnswered((answer) => resolve(respond(answer)));
-    exchange.run(handler).then((response) => {
+    let isGiven = false;
+    // The first one counts, and what was delivered is not delivered again.
+    const give = (response: Response) => {
+      if (isGiven) return;
+      isGiven = true;
+      resolve(options.deliver(response));
+    };
+    exchange.onAnswered((answer) => give(respond(answer)));
+    exchange.run(handler).then((returned) => {
       // What was stored at once is sent at once.
       try {
-        const kept = store(response);
-        if (isPromiseLike(kept)) kept.then(resolve, fail);
-        else resolve(kept);
+        const kept = store(options.answered(returned));
+        if (isPromiseLike(kept)) kept.then(give, fail);
+        else give(kept);
       } catch (error) {
         fail(error);
       }

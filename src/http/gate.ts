@@ -24,6 +24,7 @@ import type { ReconcileHook } from "../operation/reconciliation.ts";
 import { type AnswerContext, type HttpAnswer, problemAnswer } from "./answer.ts";
 import { asRecorded, type BindingOf, claimedFingerprint, isBinding } from "./binding.ts";
 import { Exchange } from "./exchange.ts";
+import { goInside, isInside } from "./inside.ts";
 import { type Lateness, latenessOf } from "./lateness.ts";
 import { limitedAnswer } from "./limited.ts";
 import {
@@ -33,7 +34,7 @@ import {
   type HttpRequest,
   RequestAbortedError,
 } from "./request.ts";
-import { claimHeader, isAsSent, storedRequest } from "./stored-request.ts";
+import { isAsSent, storedRequest } from "./stored-request.ts";
 import { answerOf } from "./verdict-answer.ts";
 
 /** What a route may say on top of the defaults of `createLatchkey`. */
@@ -135,14 +136,15 @@ export class Gate<Native> {
     if (personal !== undefined) {
       return this.#refuse(undefined, "key-invalid", { detail: personalKeySentence(personal) });
     }
-    const isClaim = request.header(claimHeader) !== undefined;
-
-    // One request is protected once, by the outermost gate, however many it passes on its way to the handler.
-    if (this.#isInside(request.native)) return pass;
+    const { isClaim } = request;
+    if (isInside(request.identity)) return pass;
 
     const tenant = this.#tenantOf === "single" ? "single" : this.#tenantOf(request);
     const sent = { key, isClaim, binding: undefined, isLate: false };
-    return whenKnown(tenant, (name) => this.#recognize(request, name, sent));
+    // Asked in so many words, here and below: `whenKnown` would take a function that nearly no request needs.
+    return isPromiseLike(tenant)
+      ? Promise.resolve(tenant).then((name) => this.#recognize(request, name, sent))
+      : this.#recognize(request, tenant, sent);
   }
 
   /** The same where no framework answers for errors: then the client is told that it failed. */
@@ -197,7 +199,9 @@ export class Gate<Native> {
 
   #read(request: HttpRequest, tenant: string, sent: Sent): Arrival | Promise<Arrival> {
     const reading = request.body(this.policy.requestBytesMax);
-    return whenKnown(reading, (read) => this.#compare(request, tenant, read, sent));
+    return isPromiseLike(reading)
+      ? reading.then((read) => this.#compare(request, tenant, read, sent))
+      : this.#compare(request, tenant, reading, sent);
   }
 
   #compare(
@@ -293,7 +297,7 @@ export class Gate<Native> {
   #arrivalOf(verdict: Verdict, request: HttpRequest, key: string): Arrival {
     switch (verdict.kind) {
       case "execute":
-        inside.add(request.native as object);
+        goInside(request.identity);
         return {
           kind: "execute",
           exchange: new Exchange({
@@ -329,9 +333,9 @@ export class Gate<Native> {
       method,
       path,
       query,
-      contentType: request.header("content-type"),
+      contentType: request.contentType,
       // Whoever decoded the body before has made it what it would be without an encoding.
-      contentEncoding: isAsSent(body) ? request.header("content-encoding") : undefined,
+      contentEncoding: isAsSent(body) ? request.contentEncoding : undefined,
       body,
     });
   }
@@ -359,10 +363,6 @@ export class Gate<Native> {
       );
     }
     return kept;
-  }
-
-  #isInside(native: unknown): boolean {
-    return inside.has(native as object);
   }
 
   #context(key: string | undefined): AnswerContext {
@@ -402,9 +402,6 @@ type ProblemArguments = [
   code: Parameters<typeof problemAnswer>[1],
   options: Parameters<typeof problemAnswer>[2],
 ];
-
-/** Requests whose handler runs under a gate right now. */
-const inside = new WeakSet<object>();
 
 const ambiguousDetails: Record<Extract<FingerprintAnswer, { kind: "refused" }>["reason"], string> = {
   "duplicate-member":

@@ -22,7 +22,7 @@ export const lightResponses: Responses = {
     if (nameOfKept() === undefined) return standardResponse(said, { under, over });
     const { status, body } = said;
     const headers: Record<string, string> = {};
-    for (const [name, value] of under ?? []) {
+    for (const [name, value] of under ?? noPairs) {
       // The only field that may be there twice. A record has each name once.
       if (name === "set-cookie") return standardResponse(said, { under, over });
       headers[name] = value;
@@ -84,7 +84,7 @@ function mayBeSent(status: number, body: ResponseParts["body"]): boolean {
 /** The headers in the spelling in which they are stored; undefined if the standard would refuse or change one. */
 function headerPairs(headers: unknown, body: ResponseParts["body"]): HeaderPair[] | undefined {
   const pairs = headers instanceof Headers ? [...headers] : pairsOfRecord(headers ?? {});
-  if (pairs === undefined || body === null || pairs.some(([name]) => name === "content-type")) return pairs;
+  if (pairs === undefined || body === null || hasName(pairs, "content-type")) return pairs;
   pairs.push(["content-type", defaultContentType]);
   return pairs;
 }
@@ -96,11 +96,18 @@ function pairsOfRecord(headers: unknown): HeaderPair[] | undefined {
     const name = spelling.toLowerCase();
     const value: unknown = Reflect.get(headers, spelling);
     if (typeof value !== "string" || !plainName.test(name) || !plainValue.test(value)) return undefined;
-    if (pairs.some(([other]) => other === name)) return undefined;
+    if (hasName(pairs, name)) return undefined;
     pairs.push([name, value]);
   }
   return pairs;
 }
+
+function hasName(pairs: readonly HeaderPair[], name: string): boolean {
+  for (const pair of pairs) if (pair[0] === name) return true;
+  return false;
+}
+
+const noPairs: readonly HeaderPair[] = [];
 
 const defaultContentType = "text/plain; charset=UTF-8"; // What that server sends where nothing was said.
 

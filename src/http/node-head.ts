@@ -46,20 +46,34 @@ export function wholeHead(
   headers: OutgoingHttpHeaders | OutgoingHttpHeader[] | undefined,
 ): Record<string, string> | undefined {
   if (headers === undefined || Array.isArray(headers) || res.getHeaderNames().length > 0) return undefined;
+  if (headers["content-length"] === undefined) return undefined;
   const head: Record<string, string> = {};
-  for (const name of Object.keys(headers)) {
+  for (const name in headers) {
     const value = headers[name];
-    if (name !== name.toLowerCase() || (typeof value !== "string" && typeof value !== "number"))
-      return undefined;
-    head[name] = String(value);
+    // Also what comes from a prototype, which Node would leave out.
+    if (!Object.hasOwn(headers, name)) return undefined;
+    if (typeof value === "number") head[name] = String(value);
+    else if (typeof value === "string") head[name] = value;
+    else return undefined;
+    if (lastValues.get(name) === value) continue;
+    if (name !== name.toLowerCase()) return undefined;
   }
-  if (head["content-length"] === undefined) return undefined;
-  for (const name of Object.keys(head)) {
-    validateHeaderName(name);
-    validateHeaderValue(name, head[name] as string);
-  }
+  for (const name in head) validate(name, head[name] as string);
   return head;
 }
+
+/** As Node does it, except for what was found to be valid the last time: most answers of a service have the same headers. */
+function validate(name: string, value: string): void {
+  if (lastValues.get(name) === value) return;
+  validateHeaderName(name);
+  validateHeaderValue(name, value);
+  if (lastValues.size < lastValuesMax || lastValues.has(name)) lastValues.set(name, value);
+}
+
+/** By name, in lower case; each of them is valid. */
+const lastValues = new Map<string, string>();
+
+const lastValuesMax = 100; // A service has so many names at most; others are looked at every time.
 
 /** Fails where Node would, when the handler can still be told, and not when the answer is already stored. */
 export function assertHead(status: number, message: string | undefined): void {

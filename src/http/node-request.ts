@@ -4,9 +4,10 @@ import { ConfigError } from "../core/errors.ts";
 import type { RequestBody } from "../core/fingerprint.ts";
 import { whenKnown } from "../core/when-known.ts";
 import { lastingSocket } from "./lasting-socket.ts";
-import { tapOf } from "./node-body-tap.ts";
+import { bytesUntilEnd, tapNodeBody, tapOf } from "./node-body-tap.ts";
 import { isPlainRequest, peek } from "./peek.ts";
 import { type BodyReading, type HttpRequest, RequestAbortedError, splitTarget } from "./request.ts";
+import { claimHeader } from "./stored-request.ts";
 
 /** A Node request as the gate wants it. `native` is what the framework calls its request. */
 export function nodeRequest(req: IncomingMessage, native: unknown): HttpRequest {
@@ -18,6 +19,7 @@ class NodeRequest implements HttpRequest {
   readonly path: string;
   readonly query: string;
   readonly native: unknown;
+  readonly identity: object;
   readonly keyFields: readonly string[];
   readonly #req: IncomingMessage;
   readonly #headers: IncomingHttpHeaders;
@@ -29,9 +31,22 @@ class NodeRequest implements HttpRequest {
     this.path = path;
     this.query = query;
     this.native = native;
+    this.identity = said.rawHeaders;
     this.keyFields = keyFieldsOf(said.rawHeaders);
     this.#req = req;
     this.#headers = said.headers;
+  }
+
+  get contentType(): string | undefined {
+    return this.#headers["content-type"];
+  }
+
+  get contentEncoding(): string | undefined {
+    return this.#headers["content-encoding"];
+  }
+
+  get isClaim(): boolean {
+    return this.#headers[claimHeader] !== undefined;
   }
 
   header(name: string): string | undefined {
@@ -83,7 +98,28 @@ type Buffered = IncomingMessage & { [bufferedBody]?: Extract<RequestBody, { kind
 
 /** Reads the whole body and puts it back, so that whoever comes next can read it as if nobody had. */
 export function readNodeBody(req: IncomingMessage, bytesMax: number): BodyReading | Promise<BodyReading> {
-  return knownBody(req, req, bytesMax) ?? readAndPutBack(req, req, bytesMax, outliveTheClient);
+  return (
+    knownBody(req, req, bytesMax) ??
+    keepUntilEnd(req, bytesMax) ??
+    readAndPutBack(req, req, bytesMax, outliveTheClient)
+  );
+}
+
+/**
+ * Keeps a body on its way into the request, where it stays, if there is room for it and none of it has come yet. Nothing
+ * has to be read and put back then, nor to be listened for. Undefined where that is not possible.
+ */
+function keepUntilEnd(req: IncomingMessage, bytesMax: number): Promise<BodyReading> | undefined {
+  // A request that nobody reads is stopped when it is full, and its end would never come.
+  if (!isPlainRequest(req) || !(Number(req.headers["content-length"]) < req.readableHighWaterMark))
+    return undefined;
+  if (!tapNodeBody(req, req, bytesMax)) return undefined;
+  return bytesUntilEnd(req).then((bytes) => {
+    const body = { kind: "bytes", bytes } as const;
+    (req as Buffered)[bufferedBody] = body;
+    outliveTheClient(req);
+    return { kind: "body", body };
+  });
 }
 
 /** What was read here and put back; undefined if nothing was. */

@@ -6,10 +6,11 @@ import { type HttpAnswer, headersByName } from "./answer.ts";
 import { textIfAscii } from "./ascii.ts";
 import type { Exchange, Finish } from "./exchange.ts";
 import { lastingSocket } from "./lasting-socket.ts";
+import { type Chunk, isUtf8, joined, toBytes } from "./node-chunks.ts";
 import { assertHead, restoreHeaders, setHeaders, wholeHead } from "./node-head.ts";
 import { type Below, type HeaderMethod, type Holder, hold, letGo } from "./node-hold.ts";
 import { FinishListeners } from "./on-finished.ts";
-import { peek, poke } from "./peek.ts";
+import { isPlainResponse, peek, poke } from "./peek.ts";
 import { type Callback, callbackIn, ignored } from "./spent-holder.ts";
 
 /** Sends an answer that Latchkey gives itself. */
@@ -44,8 +45,6 @@ export function captureNodeResponse(
   return undefined;
 }
 
-type Chunk = string | Uint8Array;
-
 /**
  * `open`: the handler is making its answer. `complete`: it is there, and waits for the store. `sending`: it goes out.
  * `spent`: it is gone, and nothing can be added to it.
@@ -62,6 +61,8 @@ interface Ending {
 
 export class NodeCapture implements Holder {
   readonly #res: ServerResponse;
+  /** Whether it is read the usual way; see `peek`. */
+  readonly #isPlain: boolean;
   readonly #exchange: Exchange;
   /** What stood in the way before us, such as a compressing middleware: the answer goes out through it. */
   readonly #below: Below;
@@ -94,7 +95,10 @@ export class NodeCapture implements Holder {
     this.#res = res;
     this.#exchange = exchange;
     this.#isOutsider = isOutsider;
-    this.#headersBefore = res.getHeaders();
+    this.#isPlain = isPlainResponse(res);
+    // Asking twice takes a framework's response microseconds; for one of Node's own it is cheaper than an empty object.
+    const hasNone = this.#isPlain && res.getHeaderNames().length === 0;
+    this.#headersBefore = hasNone ? noHeaders : res.getHeaders();
     this.#finishListeners = new FinishListeners(res);
     this.#below = hold(res, this);
     this.#ownWriteHead = peek(res, "writeHead");
@@ -151,12 +155,7 @@ export class NodeCapture implements Holder {
     if (typeof chunk === "string" && isUtf8(args[1]) && this.#bytes === 0) this.#text = chunk;
     const last = chunk === undefined || chunk === null ? noBytes : toBytes(chunk, args[1]);
     this.#keep(last);
-    const ending = {
-      last,
-      callback,
-      statusCode: peek(this.#res, "statusCode"),
-      statusMessage: peek(this.#res, "statusMessage"),
-    };
+    const ending = { last, callback, statusCode: this.#statusCode, statusMessage: this.#statusMessage };
     this.#state = "complete";
     let finish: Finish | Promise<Finish>;
     try {
@@ -187,8 +186,8 @@ export class NodeCapture implements Holder {
         return;
       }
       // Writing is dear, and HTTP/2 has no status message and complains when one is set.
-      if (peek(this.#res, "statusCode") !== statusCode) poke(this.#res, "statusCode", statusCode);
-      if (peek(this.#res, "statusMessage") !== statusMessage) poke(this.#res, "statusMessage", statusMessage);
+      if (this.#statusCode !== statusCode) poke(this.#res, "statusCode", statusCode);
+      if (this.#statusMessage !== statusMessage) poke(this.#res, "statusMessage", statusMessage);
       this.#send(finish, callback);
     });
   }
@@ -198,7 +197,7 @@ export class NodeCapture implements Holder {
   }
 
   #settle(): Finish | Promise<Finish> {
-    const status = peek(this.#res, "statusCode");
+    const status = this.#statusCode;
     // A middleware that limits the time, for instance. That it gave up says nothing about what the handler has done.
     if (freesTheKey(status) && this.#isOutsider()) return this.#exchange.interrupt(status);
     if (this.#bytes > this.#exchange.responseBytesMax) {
@@ -207,16 +206,24 @@ export class NodeCapture implements Holder {
     const body = joined(this.#chunks);
     return this.#head === undefined
       ? this.#exchange.finishNode(this.#res, status, body)
-      : this.#exchange.finish({ status, headers: Object.entries(this.#head), body });
+      : this.#exchange.finishHead(this.#head, status, body);
+  }
+
+  get #statusCode(): number {
+    return this.#isPlain ? this.#res.statusCode : peek(this.#res, "statusCode");
+  }
+
+  get #statusMessage(): string {
+    return this.#isPlain ? this.#res.statusMessage : peek(this.#res, "statusMessage");
   }
 
   /** Lets middleware that wraps `writeHead` have its say, as it has when Node writes the head by itself. */
   #begin(): void {
     const res = this.#res;
     if (this.#begunStatus === undefined) {
-      const status = peek(res, "statusCode");
-      if (peek(res, "writeHead") === this.#ownWriteHead) {
-        assertHead(status, peek(res, "statusMessage"));
+      const status = this.#statusCode;
+      if ((this.#isPlain ? res.writeHead : peek(res, "writeHead")) === this.#ownWriteHead) {
+        assertHead(status, this.#statusMessage);
         this.#begunStatus = status;
         return;
       }
@@ -231,10 +238,11 @@ export class NodeCapture implements Holder {
       if (this.#state !== "complete" || this.#flowing) this.#writeHeadIfPossible(args);
       return;
     }
-    const [status, ...rest] = args as [number, ...unknown[]];
-    const [reason, headers] = typeof rest[0] === "string" ? rest : [undefined, rest[1] ?? rest[0]];
-    assertHead(status, (reason as string | undefined) ?? res.statusMessage);
-    if (typeof reason === "string") res.statusMessage = reason;
+    const status = args[0] as number;
+    const reason = typeof args[1] === "string" ? args[1] : undefined;
+    const headers = reason === undefined ? (args[2] ?? args[1]) : args[2];
+    assertHead(status, reason ?? res.statusMessage);
+    if (reason !== undefined) res.statusMessage = reason;
     this.#setHead();
     const given = headers as OutgoingHttpHeaders | OutgoingHttpHeader[] | undefined;
     const isFirst = this.#begunStatus === undefined && this.#isDirectlyOnNode;
@@ -259,7 +267,7 @@ export class NodeCapture implements Holder {
 
   /** What is given another status after it was begun is another answer: in all likelihood, an error page. */
   #startOverIfChanged(): void {
-    const statusCode = peek(this.#res, "statusCode");
+    const statusCode = this.#statusCode;
     if (this.#begunStatus === statusCode) return;
     assertHead(statusCode, this.#res.statusMessage);
     this.#begunStatus = statusCode;
@@ -427,7 +435,7 @@ export class NodeCapture implements Holder {
 
   /** Whether Node has made the head into bytes, whatever the handler is told. */
   get isHeadSent(): boolean {
-    if (!this.#flowing) return peek(this.#res, "headersSent");
+    if (!this.#flowing) return this.#isPlain ? this.#res.headersSent : peek(this.#res, "headersSent");
     return Reflect.get(Object.getPrototypeOf(this.#res), "headersSent", this.#res) as boolean;
   }
 
@@ -446,6 +454,7 @@ export class NodeCapture implements Holder {
 }
 
 const noBytes = new Uint8Array();
+const noHeaders: OutgoingHttpHeaders = {};
 
 /** Whether a handler that answers this may be executed again: it failed, or by its own word did nothing. */
 function freesTheKey(status: number): boolean {
@@ -478,18 +487,4 @@ function replaceSocket(res: ServerResponse, socket: Socket): void {
 function confirmed(callback: Callback | undefined): true {
   if (callback !== undefined) process.nextTick(callback);
   return true;
-}
-
-function isUtf8(encoding: unknown): boolean {
-  return typeof encoding !== "string" || encoding === "utf8" || encoding === "utf-8";
-}
-
-/** A caller may reuse its buffer once `write` has returned, so the bytes are copied. */
-function toBytes(chunk: Chunk, encoding: unknown): Uint8Array {
-  if (typeof chunk !== "string") return Buffer.from(chunk);
-  return Buffer.from(chunk, typeof encoding === "string" ? (encoding as BufferEncoding) : "utf8");
-}
-
-function joined(chunks: readonly Uint8Array[]): Uint8Array {
-  return chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks);
 }

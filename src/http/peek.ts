@@ -32,6 +32,7 @@ export function isPlainRequest(req: object): boolean {
   return Object.getPrototypeOf(req) === IncomingMessage.prototype;
 }
 
-function isPlainResponse(target: object): boolean {
+/** The same of a response. Whoever reads one often asks once. */
+export function isPlainResponse(target: object): boolean {
   return Object.getPrototypeOf(target) === ServerResponse.prototype;
 }

@@ -5,8 +5,15 @@ import type { TenantRequest } from "../latchkey-options.ts";
 export interface HttpRequest extends TenantRequest {
   /** The raw text behind `?`, without it. */
   readonly query: string;
+  /** What is one and the same object for every gate that the request passes, and no other request's: see `isInside`. */
+  readonly identity: object;
   /** The value of each `Idempotency-Key` field, one by one. */
   readonly keyFields: readonly string[];
+  /** Headers that every request is asked for, each by its own name: asking by any name takes several times as long. */
+  readonly contentType: string | undefined;
+  readonly contentEncoding: string | undefined;
+  /** Whether a worker sends it. */
+  readonly isClaim: boolean;
   /** Reads the whole body and leaves it readable for the handler. What is already there is answered at once. */
   body(bytesMax: number): BodyReading | Promise<BodyReading>;
 }

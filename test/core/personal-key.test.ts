@@ -164,6 +164,27 @@ describe("a key that is none", () => {
     );
   });
 
+  it("is not in a UUID, even in one of digits alone; in other groups it is", () => {
+    // The numbers are cards' and phones', in the groups of a UUID: none of them is written so.
+    for (const key of [
+      "41111111-1111-1111-1111-111111111111",
+      "55555555-5555-4444-4242-424242424242",
+      "20255501-2025-5501-0000-202555010000",
+    ]) {
+      expect(personalDataIn(key)).toBeUndefined();
+    }
+    const inOtherGroups = [
+      ["key-4111-1111-1111-1111-abcdefghijkl", "card number"],
+      ["abcdefgh-4111111111111111-abcd-efghi", "card number"],
+      ["abcdefgh-202-555-0123-abcdefghijklmn", "phone number"],
+      ["abcdefg+-1202-5550-1234-abcdefghijkl", undefined],
+    ] as const;
+    for (const [key, data] of inOtherGroups) {
+      expect(key).toHaveLength(36);
+      expect(personalDataIn(key)).toBe(data);
+    }
+  });
+
   it("takes no time to be told from one, even if somebody tries", () => {
     const hard = [
       "1-".repeat(127),

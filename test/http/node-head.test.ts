@@ -36,6 +36,15 @@ describe("the head of a Node response", () => {
     expect(() => wholeHead(response(), { "content-length": 4, "e tag": "1" })).toThrow(TypeError);
   });
 
+  it("is looked at again wherever it differs from the last one", () => {
+    const given = { "content-length": "4", etag: '"1"' };
+    for (let time = 0; time < 2; time++) expect(wholeHead(response(), { ...given })).toEqual(given);
+    expect(() => wholeHead(response(), { ...given, etag: "1\n2" })).toThrow(TypeError);
+    expect(wholeHead(response(), { ...given, ETag: '"1"' })).toBeUndefined();
+    expect(wholeHead(response(), Object.assign(Object.create({ vary: "Origin" }), given))).toBeUndefined();
+    expect(wholeHead(response(), { ...given, etag: '"2"' })).toEqual({ ...given, etag: '"2"' });
+  });
+
   it("gets the headers back that it had, and no others", () => {
     const res = response();
     res.setHeader("vary", "Origin");

@@ -20,7 +20,11 @@ describe("what a route's own fingerprint is made of", () => {
     path: "/charges",
     query: "currency=eur&currency=usd",
     native: {},
+    identity: {},
     keyFields: [],
+    contentType: undefined,
+    contentEncoding: undefined,
+    isClaim: false,
     header: (name: string) => (name === "x-shop" ? "berlin" : undefined),
     body: async () => ({ kind: "tooLarge" as const }),
   };
