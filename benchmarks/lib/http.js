@@ -30,9 +30,11 @@ const body = JSON.stringify(order);
  * @param {number} options.connections
  * @param {string} [options.databaseUrl]
  * @param {number} [options.seconds] of one turn
+ * @param {boolean} [options.isAwake] the client does not sleep while it waits; only where no database needs the processor
  */
 export function httpContender(options) {
-  const { framework, protection, keys, connections, databaseUrl, seconds = secondsOfTurn } = options;
+  const { framework, protection, keys, connections, databaseUrl } = options;
+  const { seconds = secondsOfTurn, isAwake = false } = options;
   /** @type {Promise<Awaited<ReturnType<typeof startChild<{ port: number }>>>> | undefined} */
   let started;
   const args = [framework, protection, ...(databaseUrl ? [databaseUrl] : [])];
