@@ -29,7 +29,7 @@ import { Limits } from "./limits/limits.ts";
 import { Lookout } from "./limits/lookout.ts";
 import type { EngineOptions } from "./options.ts";
 import { type CacheTicket, ReplayCache } from "./replay-cache.ts";
-import { type Runtime, randomName } from "./runtime.ts";
+import { type Runtime, randomName, withTheTurn } from "./runtime.ts";
 import { assertOpened, noBreaker, StoreLine } from "./store-line.ts";
 import type { Tracing } from "./tracing.ts";
 import { Unheard } from "./unheard.ts";
@@ -401,7 +401,17 @@ export class Engine {
     return verdict;
   }
 
+  /** The outcomes of requests that come in crowds are told one after the other. */
   #settle(
+    execution: Execution,
+    settlement: Settlement,
+    meaning: (answer: SettleAnswer | undefined) => Settled,
+  ): Settled | Promise<Settled> {
+    const tell = () => this.#tellOutcome(execution, settlement, meaning);
+    return execution.isOfCrowd ? withTheTurn(this.runtime, tell) : tell();
+  }
+
+  #tellOutcome(
     execution: Execution,
     settlement: Settlement,
     meaning: (answer: SettleAnswer | undefined) => Settled,

@@ -115,6 +115,8 @@ export class Execution {
   flight: Flight | undefined;
   /** Set where traces are drawn. */
   trace: ExecutionTrace | undefined;
+  /** Others like it are under way in this process: its outcome is told with theirs. */
+  isOfCrowd = false;
   /** When the store last confirmed the lease, on this process's clock. */
   renewedAt: number;
   /** Its place among the leases that this process holds; theirs to set. */

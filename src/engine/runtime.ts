@@ -1,3 +1,5 @@
+import { turnEnd } from "../core/turn-end.ts";
+
 /** Stops a timer that has not fired. */
 export type Cancel = () => void;
 
@@ -20,6 +22,8 @@ export interface Runtime {
   setTimer(run: () => void, ms: number, options?: { readonly background: boolean }): Cancel;
   /** A number from 0 (inclusive) to 1 (exclusive). */
   random(): number;
+  /** Resolves after all that this turn of the event loop still brings. Nothing is put off if left out. */
+  turnEnd?(): Promise<void>;
 }
 
 /** It never changes, and asking for it costs as much as asking for the time. */
@@ -35,7 +39,14 @@ export const systemRuntime: Runtime = {
     return () => clearTimeout(timer);
   },
   random: Math.random,
+  // Fetch platforms need not have one.
+  ...(typeof setImmediate === "function" ? { turnEnd } : {}),
 };
+
+/** Puts a step of a request off until the end of the turn, where others of its kind are done. */
+export function withTheTurn<T>(runtime: Runtime, step: () => T | Promise<T>): T | Promise<T> {
+  return runtime.turnEnd === undefined ? step() : runtime.turnEnd().then(step);
+}
 
 /** A timer of Node's that is to run for longer runs out at once. */
 export const timerMsMax = 2 ** 31 - 1;

@@ -50,6 +50,7 @@ export class Exchange {
     readonly events: Events;
   }) {
     this.#execution = options.execution;
+    this.#execution.isOfCrowd = true;
     this.#context = options.context;
     this.#rules = options.rules;
     this.#events = options.events;

@@ -16,7 +16,7 @@ import type { StoredRequest } from "../core/stored-request.ts";
 import { isPromiseLike, whenKnown } from "../core/when-known.ts";
 import type { Refusal } from "../engine/limits/options.ts";
 import { recall } from "../engine/recall.ts";
-import { wallTime } from "../engine/runtime.ts";
+import { wallTime, withTheTurn } from "../engine/runtime.ts";
 import type { Arrival as EngineArrival, Verdict } from "../engine/verdict.ts";
 import type { Latchkey } from "../latchkey.ts";
 import type { TenantOf } from "../latchkey-options.ts";
@@ -245,10 +245,14 @@ export class Gate<Native> {
 
   #ask(arrival: EngineArrival, request: HttpRequest, { key, isLate }: Sent): Arrival | Promise<Arrival> {
     if (isLate) return this.#recall(arrival, request);
-    const verdict = this.#latchkey.engine.arrive(arrival);
-    return isPromiseLike(verdict)
-      ? verdict.then((known) => this.#arrivalOf(known, request, key))
-      : this.#arrivalOf(verdict, request, key);
+    const { engine } = this.#latchkey;
+    // Requests come in crowds, and what is done for one after the other costs each of them less.
+    return withTheTurn(engine.runtime, () => {
+      const verdict = engine.arrive(arrival);
+      return isPromiseLike(verdict)
+        ? verdict.then((known) => this.#arrivalOf(known, request, key))
+        : this.#arrivalOf(verdict, request, key);
+    });
   }
 
   /** A late request is not run, but gets what is known of it. */

@@ -1,3 +1,5 @@
+import { atTurnEnd } from "../core/turn-end.ts";
+
 /**
  * Does at the end of a turn of the event loop what came during it. Sealing answers one right after the other takes a
  * fraction of the time that it takes between all the other work of their requests: what it needs is at hand from the
@@ -11,7 +13,7 @@ export class TurnEnd {
     return new Promise((resolve, reject) => {
       // What it resolves with is what its own task does.
       const waiting = { task, resolve, reject } as Waiting;
-      if (this.#waiting.push(waiting) === 1) setImmediate(this.#doAll);
+      if (this.#waiting.push(waiting) === 1) atTurnEnd(this.#doAll);
     });
   }
 

@@ -1,6 +1,7 @@
 import { BriefMap } from "../core/brief-map.ts";
 import { StoreBusyError } from "../core/errors.ts";
 import { type RecordId, recordIdText } from "../core/record.ts";
+import { atTurnEnd } from "../core/turn-end.ts";
 
 /** A way to ask the database for something, one by one or many at once. */
 export interface Verb<Call, Answer> {
@@ -134,7 +135,7 @@ export class Gathering {
       this.#flush();
     };
     if (this.#flights.size === 0) process.nextTick(flush);
-    else setImmediate(flush);
+    else atTurnEnd(flush);
   }
 
   #flush(): void {
