@@ -4,7 +4,7 @@ import { loadMigrations } from "../../src/stores/migrations.ts";
 import { migrate, postgresStore } from "../../src/stores/postgres/store.ts";
 import { freshDatabase } from "../support/database.ts";
 import type { TestDatabase } from "../support/postgres-server.ts";
-import { again, complete, leaseOf, request } from "./postgres-support.ts";
+import { again, complete, insertion, leaseOf, request } from "./postgres-support.ts";
 
 /*
  * What the migration 0008_settling_in_place is for: a settlement touches no index, leases are listed when somebody comes
@@ -224,21 +224,9 @@ it("records of before are listed, reaped and swept as they were", async () => {
     await pool.query(sql);
     await pool.query("INSERT INTO latchkey_migrations (id, name) VALUES ($1, $2)", [id, name]);
   }
-  const insert = (key: string, columns: Record<string, string>) => {
-    const record = {
-      scope: "'acme'",
-      key: `'${key}'`,
-      fingerprint: "'v1:f'",
-      fence: "1",
-      on_crash: "'retry'",
-      created_at: "now() - interval '2 days'",
-      expires_at: "now() - interval '1 day'",
-      ...columns,
-    };
-    return pool.query(
-      `INSERT INTO latchkey_records (${Object.keys(record)}) VALUES (${Object.values(record).join(", ")})`,
-    );
-  };
+  const old = { created_at: "now() - interval '2 days'", expires_at: "now() - interval '1 day'" };
+  const insert = (key: string, columns: Record<string, string>) =>
+    pool.query(insertion({ key: `'${key}'`, ...old, ...columns }));
   await insert("dead", { state: "'in_progress'", owner: "'o'", lease_until: "now() - interval '1 day'" });
   await insert("failed", { state: "'failed_retryable'", reason: "'no'" });
   await insert("unknown", { state: "'unknown'", reason: "'no'", reconcile_after: "now()" });
@@ -248,7 +236,7 @@ it("records of before are listed, reaped and swept as they were", async () => {
     response_status: "201",
     response_head: `'{"v":1}'`,
   });
-  expect((await migrate(pool)).applied).toEqual(["0008_settling_in_place"]);
+  expect((await migrate(pool)).applied).toEqual(["0008_settling_in_place", "0009_cheaper_rules"]);
   const store = postgresStore(pool);
   expect((await store.list({ state: "unknown", limit: 10 })).records).toMatchObject([{ key: "unknown" }]);
   expect(await store.reap({ limit: 10, expiry: "delete" })).toEqual({ deleted: 2, expired: 0 });

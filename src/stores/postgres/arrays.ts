@@ -51,48 +51,42 @@ function castOf(parameter: BatchParameter, cast: (type: string) => string): stri
   return cast(`${parameter.type}[]`);
 }
 
+export function isArray(parameter: unknown): parameter is ArrayParameter {
+  return typeof parameter === "object" && parameter !== null && "type" in parameter;
+}
+
 /**
  * An array in Postgres's own binary form, for drivers that send bytes as they are. It takes a third less time than text,
  * on both sides, and bodies need not become hexadecimal.
  */
-export function binaryArray(type: ArrayParameter["type"], values: readonly ArrayValue[]): Buffer {
-  let length = headerBytes;
-  for (const value of values) length += 4 + Math.max(0, sizeOf(type, value));
-  const bytes = Buffer.allocUnsafe(length);
-  bytes.writeInt32BE(1, 0); // dimensions
-  bytes.writeInt32BE(1, 4); // there may be NULLs
-  bytes.writeInt32BE(typeIds[type], 8);
-  bytes.writeInt32BE(values.length, 12);
-  bytes.writeInt32BE(1, 16); // the first index
-  let offset = headerBytes;
+export function writeArray(
+  writer: ArrayWriter,
+  type: ArrayParameter["type"],
+  values: readonly ArrayValue[],
+): void {
+  writer.int32(1); // dimensions
+  writer.int32(1); // there may be NULLs
+  writer.int32(typeIds[type]);
+  writer.int32(values.length);
+  writer.int32(1); // the first index
   for (const value of values) {
-    const size = writeValue(bytes, offset + 4, type, value);
-    bytes.writeInt32BE(size, offset);
-    offset += 4 + Math.max(0, size);
+    if (value === null) writer.int32(-1);
+    else if (typeof value !== "number") writer.value(value);
+    else if (type === "int4") {
+      writer.int32(4);
+      writer.int32(value);
+    } else {
+      writer.int32(8);
+      writer.float64(value);
+    }
   }
-  return bytes;
 }
 
-const headerBytes = 20;
-
-/** Answers with how many bytes it has written; -1 stands for NULL. */
-function writeValue(bytes: Buffer, offset: number, type: ArrayParameter["type"], value: ArrayValue): number {
-  if (value === null) return -1;
-  if (typeof value === "string") return bytes.write(value, offset, "utf8");
-  if (typeof value === "number") {
-    if (type === "int4") return bytes.writeInt32BE(value, offset) - offset;
-    return bytes.writeDoubleBE(value, offset) - offset;
-  }
-  bytes.set(value, offset);
-  return value.byteLength;
-}
-
-/** -1 stands for NULL. */
-function sizeOf(type: ArrayParameter["type"], value: ArrayValue): number {
-  if (value === null) return -1;
-  if (typeof value === "string") return Buffer.byteLength(value);
-  if (typeof value === "number") return type === "int4" ? 4 : 8;
-  return value.byteLength;
+interface ArrayWriter {
+  int32(value: number): void;
+  float64(value: number): void;
+  /** With its length before it. */
+  value(value: string | Uint8Array): void;
 }
 
 /** An array as text, for drivers that disagree on arrays, since all agree on text. */

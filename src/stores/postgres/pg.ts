@@ -1,7 +1,9 @@
-import { type BatchFunction, type BatchParameter, batchStatement, binaryArray } from "./arrays.ts";
+import { type BatchFunction, type BatchParameter, batchStatement } from "./arrays.ts";
+import type { CallParameter } from "./call-messages.ts";
 import type { Batch, Connection, Database, Parameter, Query, Row, TransactionOptions } from "./database.ts";
 import { isOfBadServer } from "./errors.ts";
 import { NamedStatements } from "./named.ts";
+import { PgCall, plainValues, ShortWay } from "./pg-call.ts";
 import { leavingReadOnly } from "./read-only.ts";
 
 /** The part of `Pool` from the package `pg` that the store needs. */
@@ -17,7 +19,7 @@ export interface PgPool {
 }
 
 interface PgStatement {
-  readonly name?: string;
+  readonly name?: string | undefined;
   readonly text: string;
   readonly values: Parameter[];
   readonly query_timeout: number;
@@ -68,29 +70,33 @@ export function pgDatabase(pool: PgPool, { silentMs } = { silentMs: silentMsMax 
  */
 const silentMsMax = 30_000;
 
-function callOf(pool: PgPool, query_timeout: number): Query {
+function callOf(pool: PgPool, query_timeout: number): Call {
   const statements = new NamedStatements();
-  return <R extends Row>(text: string, parameters: readonly Parameter[] = []) => {
-    const values = [...parameters];
-    const answer = statements.send(text, {
-      named: (name) => pool.query({ name, text, values, query_timeout }),
-      unnamed: () => pool.query({ text, values, query_timeout }),
-    });
-    return answer.then(({ rows }) => rows as R[]);
+  const shortWay = new ShortWay(pool, query_timeout);
+  return <R extends Row>(text: string, parameters: readonly CallParameter[] = []) => {
+    const send = (name?: string) => {
+      if (shortWay.isOpen) return pool.query(new PgCall({ name, text, parameters }, query_timeout));
+      const values = plainValues(parameters);
+      const answer = pool.query({ ...(name === undefined ? {} : { name }), text, values, query_timeout });
+      answer.then(
+        () => shortWay.tryOnce(),
+        () => {},
+      );
+      return answer;
+    };
+    return statements.send(text, { named: send, unnamed: () => send() }).then(({ rows }) => rows as R[]);
   };
 }
 
+type Call = <R extends Row>(text: string, parameters?: readonly CallParameter[]) => Promise<readonly R[]>;
+
 /** Bytes are sent as they are, whatever the type of the parameter. Answers come as text: the driver reads nothing else. */
-function batchOf(call: Query): Batch {
+function batchOf(call: Call): Batch {
   const statements = new Map<BatchFunction, string>();
   return <R extends Row>(called: BatchFunction, parameters: readonly BatchParameter[]) => {
     const text = statements.get(called) ?? batchStatement(called, parameters, (type) => type);
     statements.set(called, text);
-    const values = parameters.map((parameter) => {
-      if (typeof parameter !== "object") return parameter;
-      return parameter.values && binaryArray(parameter.type, parameter.values);
-    });
-    return call<R>(text, values);
+    return call<R>(text, parameters);
   };
 }
 
