@@ -1,10 +1,20 @@
 import fc from "fast-check";
 import Database from "libsql";
 import { afterEach, describe, expect, it } from "vitest";
+import { encodeProgress } from "../../src/core/phase.ts";
 import { loadMigrations } from "../../src/stores/migrations.ts";
 import type { SqliteValue } from "../../src/stores/sqlite/driver.ts";
 import { sqliteStore } from "../../src/stores/sqlite/store.ts";
-import { claimAll, complete, everyByte, kept, pragma, request, useFolder } from "./sqlite-support.ts";
+import {
+  claimAll,
+  complete,
+  everyByte,
+  kept,
+  pragma,
+  request,
+  unclaimed,
+  useFolder,
+} from "./sqlite-support.ts";
 
 const place = useFolder();
 const migrations = loadMigrations(new URL("../../src/stores/sqlite/migrations/", import.meta.url));
@@ -86,6 +96,14 @@ const everyState: readonly (Columns & { key: string; state: string })[] = [
   { key: "escalated", state: "unknown", reason: "no answer came", reconcile_after: 5, escalated_at: 6 },
   { key: "expired", state: "expired", reconcile_ms: 7 },
 ];
+
+/** Nobody goes on with it, since it does not say when. */
+const halfDone: Columns = {
+  state: "failed_retryable",
+  reason: "its owner is gone",
+  progress: encodeProgress([{ kind: "atomic", name: "a", result: "1" }]),
+  expires_at: 1,
+};
 
 describe("a database that Latchkey made before the records had one rule", () => {
   it("keeps its records in every state, to the last column", () => {
@@ -177,6 +195,33 @@ describe("a database that Latchkey made before messages named their scope", () =
     for (const row of everyState) write(database, row);
     const counts = await sqliteStore(database, { clock: () => 1_001 }).unknownCounts();
     expect(counts).toEqual({ waiting: 1, escalated: 1, oldestMs: 1_000 });
+  });
+});
+
+describe("a database that Latchkey made before the conditions of its indexes were cheaper", () => {
+  it("has the same records in its indexes", async () => {
+    const database = openBefore(6);
+    for (const row of everyState) write(database, row);
+    write(database, { ...halfDone, key: "half-done-and-left" });
+    const store = sqliteStore(database, { clock: () => late + 1 });
+    const keysBy = (index: string, where: string) =>
+      database
+        .prepare(`SELECT key FROM latchkey_records INDEXED BY ${index} WHERE ${where} ORDER BY key`)
+        .all()
+        .map((row) => (row as { key: string }).key);
+    expect(keysBy("latchkey_records_lease", "lease_until > 0")).toEqual(["resumable", "running"]);
+    expect(keysBy("latchkey_records_reconcile", "reconcile_after > 0")).toEqual(["escalated", "unknown"]);
+    expect(keysBy("latchkey_records_unusual", "state <> 'in_progress' AND state <> 'completed'")).toEqual(
+      everyState
+        .filter(({ state }) => state !== "in_progress" && state !== "completed")
+        .map(({ key }) => key)
+        .concat("half-done-and-left")
+        .sort(),
+    );
+    expect(await store.unknownCounts()).toMatchObject({ waiting: 1, escalated: 1 });
+    // Two executions are dead, one request was never executed, and one was left half done.
+    expect(await store.sweep({ limit: 10, unclaimed })).toEqual({ unknown: 2, retryable: 1, unclaimed: 1 });
+    expect(pragma(database, "integrity_check")).toBe("ok");
   });
 });
 

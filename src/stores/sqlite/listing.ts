@@ -175,9 +175,9 @@ interface Condition {
 const always: Condition = { sql: "true", parameters: [] };
 
 /** As the partial indexes say it, so that they are used. */
-const underWay: Condition = { sql: "state = 'in_progress' AND lease_until > 0", parameters: [] };
+const underWay: Condition = { sql: "lease_until > 0", parameters: [] };
 const leaseIndex = "INDEXED BY latchkey_records_lease";
-const unusual = "state IN ('pending', 'failed_retryable', 'unknown', 'expired')";
+const unusual = "state <> 'in_progress' AND state <> 'completed'";
 
 function isUnusual(state: RecordState): boolean {
   return state !== "completed" && state !== "in_progress";

@@ -180,19 +180,20 @@ const completeLeaseOfKeptRequest = `
          request_head = NULL
    WHERE ${completion.lease} AND request_head IS NOT NULL`;
 
-/** Parameters: the time, the limit. */
+/** Whoever has a lease is in progress. Parameters: the time, the limit. */
 export const findDeadExecutions = `
   SELECT scope, key
     FROM latchkey_records
-   WHERE state = 'in_progress' AND lease_until <= ?
+   WHERE lease_until <= ?
    ORDER BY lease_until
    LIMIT ?`;
 
-/** Parameters: the time, the limit. */
+/** The first condition is the index's, which is used only where it is said. Parameters: the time, the limit. */
 export const findUnclaimed = `
   SELECT scope, key
     FROM latchkey_records
-   WHERE (state = 'pending' OR (state = 'failed_retryable' AND progress IS NOT NULL AND resume_after IS NULL))
+   WHERE coalesce(resume_after, reason) IS NOT NULL
+     AND (state = 'pending' OR (state = 'failed_retryable' AND progress IS NOT NULL AND resume_after IS NULL))
      AND expires_at <= ?
    ORDER BY expires_at
    LIMIT ?`;
@@ -205,11 +206,11 @@ export const findResumable = `
    ORDER BY resume_after
    LIMIT ?`;
 
-/** Parameters: the time, the limit. */
+/** Only what is unknown has a time to ask. Parameters: the time, the limit. */
 export const findUnknown = `
   SELECT scope, key
     FROM latchkey_records
-   WHERE state = 'unknown' AND escalated_at IS NULL AND reconcile_after <= ?
+   WHERE escalated_at IS NULL AND reconcile_after <= ?
    ORDER BY reconcile_after
    LIMIT ?`;
 

@@ -85,4 +85,4 @@ export const countUnknown = `
          count(escalated_at) AS escalated,
          min(created_at) AS first_created_at
     FROM latchkey_records
-   WHERE state = 'unknown'`;
+   WHERE reconcile_after IS NOT NULL`;
