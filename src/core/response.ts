@@ -146,14 +146,26 @@ export function encodeResponse(response: StoredResponse): EncodedResponse {
   }
 }
 
+interface ResponseHead {
+  readonly v: number;
+  readonly headers?: readonly HeaderPair[];
+  readonly omittedBytes?: number;
+  readonly because?: OmittedBecause;
+  readonly trace?: string;
+}
+
+/** The one that was read last. Most answers of an API have the same. */
+let lastHead: { readonly text: string; readonly head: ResponseHead } | undefined;
+
+function readHead(text: string): ResponseHead {
+  if (lastHead?.text === text) return lastHead.head;
+  const head = JSON.parse(text) as ResponseHead;
+  lastHead = { text, head };
+  return head;
+}
+
 export function decodeResponse(encoded: EncodedResponse): StoredResponse {
-  const head = JSON.parse(encoded.head) as {
-    v: number;
-    headers?: HeaderPair[];
-    omittedBytes?: number;
-    because?: OmittedBecause;
-    trace?: string;
-  };
+  const head = readHead(encoded.head);
   if (head.v !== encodingVersion) {
     throw new Error(
       `a stored response has encoding version ${head.v}, this Latchkey reads version ${encodingVersion}: upgrade this process`,

@@ -124,7 +124,7 @@ export class Engine {
     const { nameOf } = this.#options;
     const named = nameOf === undefined ? arrival : { ...arrival, key: nameOf(arrival) };
     if (tracing === undefined) return this.#arrive(named, waitUntil, now);
-    return tracing.arrive(named, (traced) => this.#arrive(traced, waitUntil));
+    return tracing.arrive(named, (traced) => this.#arrive(traced, waitUntil, now));
   }
 
   /**
@@ -244,7 +244,7 @@ export class Engine {
         : this.#decide(flight, arrival, verdict);
     return this.#leading === undefined || arrival.isClaim
       ? this.#reserve(arrival, conclude, now)
-      : leadWithinLimits(this.#leading, arrival, conclude);
+      : leadWithinLimits(this.#leading, arrival, conclude, now);
   }
 
   /** What requests that are under limits need of this engine. */
@@ -262,7 +262,7 @@ export class Engine {
         });
         return reading ?? this.#storeDown(arrival, error);
       },
-      reserve: (arrival, next) => this.#reserve(arrival, next),
+      reserve: (arrival, next, now) => this.#reserve(arrival, next, now),
     };
   }
 
@@ -317,9 +317,7 @@ export class Engine {
       return unanswered(error);
     }
     const answered = (reservation: Reservation | undefined): Verdict | Promise<Verdict> => {
-      if (reservation === undefined) {
-        return unanswered(this.#line.tooLate("reserve"));
-      }
+      if (reservation === undefined) return unanswered(this.#line.tooLate("reserve"));
       const grantedAt = isPromiseLike(answer) ? this.runtime.now() : reservedAt;
       const tookMs = grantedAt - reservedAt;
       if (reservation.kind === "execute" && tookMs >= leaseMs) {
@@ -407,14 +405,16 @@ export class Engine {
     settlement: Settlement,
     meaning: (answer: SettleAnswer | undefined) => Settled,
   ): Settled | Promise<Settled> {
-    const tell = () => this.#tellOutcome(execution, settlement, meaning);
-    return execution.isOfCrowd ? withTheTurn(this.runtime, tell) : tell();
+    if (!execution.isOfCrowd) return this.#tellOutcome(execution, settlement, meaning);
+    const foreseen = this.#options.foresee?.(execution.lease, settlement);
+    return withTheTurn(this.runtime, () => this.#tellOutcome(execution, settlement, meaning, foreseen));
   }
 
   #tellOutcome(
     execution: Execution,
     settlement: Settlement,
     meaning: (answer: SettleAnswer | undefined) => Settled,
+    foreseen = settlement,
   ): Settled | Promise<Settled> {
     const ticket = this.#cache?.ticket();
     const unanswered = (error: unknown): Settled => {
@@ -424,7 +424,7 @@ export class Engine {
     };
     let told: SettleAnswer | Promise<SettleAnswer>;
     try {
-      told = asked(this.#store, this.#store.settle, execution.lease, settlement);
+      told = asked(this.#store, this.#store.settle, execution.lease, foreseen);
     } catch (error) {
       return unanswered(error);
     }

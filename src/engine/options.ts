@@ -1,5 +1,5 @@
 import type { RecordId } from "../core/record.ts";
-import type { Store } from "../core/store.ts";
+import type { Lease, Settlement, Store } from "../core/store.ts";
 import type { BreakerOptions } from "./breaker.ts";
 import type { LimitsOptions } from "./limits/options.ts";
 import type { ReplayCacheOptions } from "./replay-cache.ts";
@@ -20,4 +20,6 @@ export interface EngineOptions {
   readonly breaker?: BreakerOptions | false | undefined;
   /** What a client's key is called in the store; its own name, if left out. */
   readonly nameOf?: ((id: RecordId) => string) | undefined;
+  /** What the store is told in place of an outcome that it is told at the end of the turn, together with others. */
+  readonly foresee?: ((lease: Lease, settlement: Settlement) => Settlement) | undefined;
 }

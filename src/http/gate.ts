@@ -165,7 +165,7 @@ export class Gate<Native> {
     }
 
     const { limits } = this.#latchkey.engine;
-    if (limits === undefined) return this.#bind(request, tenant, sent);
+    if (!limits?.areLookUpsLimited) return this.#bind(request, tenant, sent);
     const tenantScope = tenantScopeOf(this.#scope(tenant, request.method, request.path));
     return whenKnown(limits.lookUp({ tenant, tenantScope, isClaim: sent.isClaim }), (refusal) =>
       refusal === undefined ? this.#bind(request, tenant, sent) : this.#limited(sent.key, refusal),

@@ -33,7 +33,9 @@ export function latenessOf(
   if (policy.lateArrivals === "allow") return undefined;
   const { requestTime } = policy;
   if (requestTime === "key") return (request) => byKey(request, policy, now);
-  return (request) => byHeader(request, requestTime, policy, now);
+  // In lower case once, and not for each request.
+  const name = requestTime.header.toLowerCase();
+  return (request) => byHeader(request, name, requestTime, policy, now);
 }
 
 function byKey({ key }: TimedRequest, policy: Policy, now: () => number): Lateness {
@@ -54,11 +56,12 @@ function byKey({ key }: TimedRequest, policy: Policy, now: () => number): Latene
 
 function byHeader(
   timed: TimedRequest,
+  name: string,
   rules: RequestTimeHeader,
   policy: Policy,
   now: () => number,
 ): Lateness | Promise<Lateness> {
-  const value = timed.request.header(rules.header);
+  const value = timed.request.header(name);
   if (value === undefined) {
     return invalid(
       `This route refuses late arrivals: say in the ${rules.header} header when the request was first sent.`,

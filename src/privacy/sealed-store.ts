@@ -38,6 +38,7 @@ import type {
 } from "../core/store.ts";
 import { whenKnown } from "../core/when-known.ts";
 import { overheadBytesMax, type SealingKey } from "./envelope.ts";
+import { Foreseen, ForeseenCompletion } from "./foreseen.ts";
 import { KeyRing } from "./key-ring.ts";
 import { NoteSecrets } from "./note-secrets.ts";
 import { Opener } from "./opener.ts";
@@ -103,6 +104,7 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
   readonly #keyMsMax: number;
   readonly #setTimer: SealedStoreOptions["setTimer"];
   readonly #turnEnd = new TurnEnd();
+  readonly #foreseen = new Foreseen((one) => this.#sealedCompletion(one.key, one.id, one));
 
   constructor(inner: Store<Tx>, options: SealedStoreOptions) {
     const { ring, now, onUnreadable, storeTimeoutMs = Number.POSITIVE_INFINITY } = options;
@@ -150,6 +152,16 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
 
   async settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
     return this.#settle(lease, settlement);
+  }
+
+  /**
+   * What to settle in place of this, which is going to be settled at the end of the turn, as others are. Never throws: what
+   * is wrong is learned when it is settled.
+   */
+  foresee(lease: Lease, settlement: Settlement): Settlement {
+    if (settlement.kind !== "complete") return settlement;
+    const key = this.#keys.sealingAtOnce(tenantScopeOf(lease.scope));
+    return key === undefined ? settlement : this.#foreseen.add(settlement, lease, key);
   }
 
   static {
@@ -265,6 +277,9 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
 
   #settle(lease: Lease, settlement: Settlement): SettleAnswer | Promise<SettleAnswer> {
     if (settlement.kind !== "complete") return asked(this.#inner, this.#inner.settle, lease, settlement);
+    if (settlement instanceof ForeseenCompletion) {
+      return asked(this.#inner, this.#inner.settle, lease, this.#foreseen.sealed(settlement));
+    }
     const key = this.#sealingKey(lease);
     return key instanceof Promise
       ? key.then((known) => this.#completeWith(known, lease, settlement))

@@ -31,12 +31,18 @@ export class TenantKeys {
     this.#now = options.now;
   }
 
-  /** The key to seal with. A tenant that has no secret gets one. */
-  sealing(tenantScope: string): SealingKey | Promise<SealingKey> {
+  /** The key to seal with, if it is at hand. */
+  sealingAtOnce(tenantScope: string): SealingKey | undefined {
     const { currentId, currentKey, perTenant } = this.#ring;
     if (!perTenant) return currentKey;
     const known = this.#cached(tenantScope);
-    if (known !== undefined) return this.#keyOf(tenantScope, known, currentId);
+    return known && this.#keyOf(tenantScope, known, currentId);
+  }
+
+  /** The key to seal with. A tenant that has no secret gets one. */
+  sealing(tenantScope: string): SealingKey | Promise<SealingKey> {
+    const atHand = this.sealingAtOnce(tenantScope);
+    if (atHand !== undefined) return atHand;
     return this.#look(tenantScope)
       .then((found) => found ?? this.#make(tenantScope))
       .then((secret) => this.#keyOf(tenantScope, secret, this.#ring.currentId));

@@ -46,6 +46,17 @@ function service(options: Partial<LatchkeyOptions> = {}) {
 
 const perMinute = (max: number) => ({ max, perMs: 60_000 });
 
+describe("a tenant whose look-ups alone are limited", () => {
+  it("is refused above them, and nobody else is", async () => {
+    const of = (tenant: string) => (tenant === "acme" ? { lookUps: perMinute(1) } : undefined);
+    const api = service({ limits: { of } });
+    expect((await api.post("a")).status).toBe(201);
+    expect((await api.post("a")).status).toBe(429);
+    expect((await api.post("b", "other")).status).toBe(201);
+    expect((await api.post("b", "other")).status).toBe(201);
+  });
+});
+
 describe("a tenant over its limit of new keys", () => {
   it("is answered 429 with the fields of the RateLimit draft, and nothing is executed or reserved", async () => {
     const api = service({ limits: { newKeys: perMinute(2) } });

@@ -1,11 +1,13 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { asked, offerAtOnce } from "../../src/core/at-once.ts";
-import { isSealed } from "../../src/core/response.ts";
+import { isSealed, sealedMark } from "../../src/core/response.ts";
 import type { Lease, Reservation, Settlement, Store } from "../../src/core/store.ts";
+import { ForeseenCompletion } from "../../src/privacy/foreseen.ts";
+import type { SealedStore } from "../../src/privacy/sealed-store.ts";
 import { TurnEnd } from "../../src/privacy/turn-end.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { request } from "../support/reserve-request.ts";
-import { ring, sealed } from "./support.ts";
+import { ring, sealed, service } from "./support.ts";
 
 const completion = (body: string): Settlement => ({
   kind: "complete",
@@ -70,6 +72,62 @@ describe("answers that are sealed", () => {
     await new Promise(setImmediate);
     expect(settled).toEqual(["a", "b", "c"].map((key) => ({ key, isSealed: true })));
     for (const answer of await Promise.all(answers)) expect(answer).toMatchObject({ kind: "settled" });
+  });
+});
+
+describe("answers that are known to be settled at the end of the turn", () => {
+  it("are all sealed when the first of them is, each for its own record, and settled without waiting", async () => {
+    const inner = memoryStore();
+    const sealing = sealed(inner, ring({ perTenant: false }));
+    const leases = await Promise.all(["a", "b", "c"].map((key) => leaseOn(sealing, key)));
+    const foreseen = leases.map((lease) => sealing.foresee(lease, completion(`done ${lease.key}`)));
+    const [, second] = foreseen as ForeseenCompletion[];
+    expect(second?.sealed).toBeUndefined();
+    leases.forEach((lease, index) => {
+      const answer = asked(sealing, sealing.settle, lease, foreseen[index] as Settlement);
+      expect(answer).toMatchObject({ kind: "settled" });
+      expect(second?.sealed).toBeDefined();
+    });
+    for (const key of ["a", "b", "c"]) {
+      const { record } = await inner.read({ scope: leases[0]?.scope ?? "", key });
+      expect(record).toMatchObject({ state: "completed", response: { headers: [[sealedMark, "1"]] } });
+      const replay = await sealing.reserve(request({ key, owner: "another" }));
+      expect(replay).toMatchObject({ kind: "replay", response: { body: Buffer.from(`done ${key}`) } });
+    }
+  });
+
+  it("fail alone", async () => {
+    const sealing = sealed(memoryStore(), ring({ perTenant: false }));
+    const leases = await Promise.all(["a", "b"].map((key) => leaseOn(sealing, key)));
+    const [good, bad] = leases as [Lease, Lease];
+    const broken = { kind: "complete", response: { kind: "full", status: 201, headers: null } } as unknown;
+    const foreseen = [sealing.foresee(bad, broken as Settlement), sealing.foresee(good, completion("done"))];
+    expect(asked(sealing, sealing.settle, good, foreseen[1] as Settlement)).toMatchObject({
+      kind: "settled",
+    });
+    expect(() => asked(sealing, sealing.settle, bad, foreseen[0] as Settlement)).toThrow(TypeError);
+  });
+
+  it("are what they were where the key has to be waited for, and where nothing is sealed", async () => {
+    const sealing = sealed(memoryStore(), ring());
+    const lease = { scope: "nobody", key: "k", owner: "o", fence: 1 } as Lease;
+    const answer = completion("done");
+    expect(sealing.foresee(lease, answer)).toBe(answer);
+    const release: Settlement = { kind: "release", reason: "none", retentionMs: 1 };
+    expect(sealing.foresee(lease, release)).toBe(release);
+  });
+});
+
+describe("a crowd of requests", () => {
+  it("has its answers sealed together, in the turn in which they are settled", async () => {
+    const { store, settled } = distant();
+    const { latchkey, post } = service({ store, encryption: ring({ perTenant: false }) });
+    const foresee = vi.spyOn(latchkey.store as SealedStore<unknown>, "foresee");
+    await Promise.all(["a", "b", "c"].map((key) => post(key)));
+    expect(foresee).toHaveBeenCalledTimes(3);
+    const foretold = foresee.mock.results.map(({ value }) => value as ForeseenCompletion);
+    expect(foretold.every((one) => one instanceof ForeseenCompletion && one.sealed !== undefined)).toBe(true);
+    expect(settled).toEqual(["a", "b", "c"].map((key) => ({ key, isSealed: true })));
   });
 });
 

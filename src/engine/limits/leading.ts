@@ -11,6 +11,7 @@ export interface Leading {
   reserve(
     arrival: Arrival,
     next: (verdict: Verdict) => Verdict | Promise<Verdict>,
+    now?: number,
   ): Verdict | Promise<Verdict>;
   /** Or what it means that the store did not answer. */
   read(arrival: Arrival): Promise<Reading | Verdict>;
@@ -32,17 +33,19 @@ export function leadWithinLimits(
   leading: Leading,
   arrival: Arrival,
   conclude: Conclude,
+  /** What time it is, from whoever has just looked. */
+  now: number,
 ): Verdict | Promise<Verdict> {
   // What is accepted is answered alike when it is new and when it is not: that has to be known before.
   if (modeOf(arrival) === "accept") return orFailed(leading, conclude, lookFirst(leading, arrival, conclude));
   let admission: ReturnType<Limits["takeKey"]>;
   try {
-    admission = leading.limits.takeKey(arrival);
+    admission = leading.limits.takeKey(arrival, now);
   } catch (error) {
     return failed(leading, conclude, error);
   }
   // Nearly always: on the path of every request each promise, and whatever is made for others, is paid for.
-  if (admission === undefined) return reserveTaken(leading, arrival, conclude);
+  if (admission === undefined) return reserveTaken(leading, arrival, conclude, now);
   return orFailed(leading, conclude, afterAdmission(leading, arrival, conclude, admission));
 }
 
@@ -75,11 +78,17 @@ async function afterAdmission(
   return refused(leading, arrival, conclude, refusal);
 }
 
-function reserveTaken(leading: Leading, arrival: Arrival, conclude: Conclude): Verdict | Promise<Verdict> {
-  return leading.reserve(arrival, (verdict) => {
+function reserveTaken(
+  leading: Leading,
+  arrival: Arrival,
+  conclude: Conclude,
+  now?: number,
+): Verdict | Promise<Verdict> {
+  const next = (verdict: Verdict) => {
     if (!isNew(verdict)) counted(leading, () => leading.limits.giveKeyBack(arrival));
     return conclude(verdict);
-  });
+  };
+  return leading.reserve(arrival, next, now);
 }
 
 /** What the store has decided stands, whatever becomes of the counters. */

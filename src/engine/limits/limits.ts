@@ -50,6 +50,11 @@ export class Limits {
     });
   }
 
+  /** False where nobody's are limited, so that they need not be told. */
+  get areLookUpsLimited(): boolean {
+    return this.#defaults.lookUps !== undefined || this.#options.of !== undefined;
+  }
+
   /** Somebody asks about a key: to send a request with it, or to read what became of one. */
   lookUp(caller: {
     readonly tenant: string;
@@ -79,8 +84,7 @@ export class Limits {
    * Takes what a new key needs. Whoever then finds that the key is not new gives it back. A refusal is not told yet: the
    * key may be one that is there.
    */
-  takeKey(arrival: Arrival): Admission {
-    const now = this.#runtime.now();
+  takeKey(arrival: Arrival, now = this.#runtime.now()): Admission {
     const tenant = this.#tenantOf(arrival, now);
     let isDue = false;
     let isLow = false;
@@ -268,7 +272,7 @@ function ttlOf({ limit }: Allowance, { policy }: Arrival): number {
 
 function pairsBytes(pairs: readonly (readonly [string, string])[]): number {
   let bytes = 0;
-  for (const [name, value] of pairs) bytes += name.length + value.length;
+  for (const pair of pairs) bytes += pair[0].length + pair[1].length;
   return bytes;
 }
 
