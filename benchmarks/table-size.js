@@ -4,7 +4,7 @@ import { answerWhenStarted, ratioBar, times, whole } from "./lib/answer.js";
 import { latchkeyOn } from "./lib/contenders.js";
 import { fillRecords } from "./lib/filling.js";
 import { closedLoop } from "./lib/load.js";
-import { withDatabase, withPostgres } from "./lib/postgres.js";
+import { query, withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
 import { interleave, medianOf, turns } from "./lib/rounds.js";
 import { numberOf } from "./lib/settings.js";
@@ -27,6 +27,20 @@ export function run() {
 }
 
 /**
+ * Random keys are looked for everywhere in their index, so that in use all of it is in memory. Whoever has just filled
+ * tens of gigabytes has nothing of it there.
+ *
+ * @param {string} url
+ */
+function warm(url) {
+  return query(
+    url,
+    `SET enable_seqscan = off; SET enable_bitmapscan = off;
+     SELECT count(*) FROM (SELECT FROM latchkey_records ORDER BY scope, key OFFSET 0) AS all_of_them`,
+  );
+}
+
+/**
  * @param {PostgresServer} server
  * @param {Record<string, string>} urls by the names of their sizes
  * @returns {Promise<import("./lib/answer.js").Answer>}
@@ -38,6 +52,7 @@ async function measure(server, urls) {
     [named(few)]: await fill(urls[named(few)] ?? "", few, progress),
     [named(many)]: await fill(urls[named(many)] ?? "", many, progress),
   };
+  for (const url of Object.values(urls)) await warm(url);
   const fewRows = await latchkeyOn(urls[named(few)] ?? "");
   const manyRows = await latchkeyOn(urls[named(many)] ?? "");
   /** @type {import("./lib/load.js").ClosedSample[]} */

@@ -7,7 +7,7 @@ import { migrate, postgresStore } from "latchkey/postgres";
 import { prometheusMetrics } from "latchkey/prometheus";
 import { poolOn } from "./contenders.js";
 
-/** @typedef {"unguarded" | "metrics" | "unsealed" | "guarded"} Guards */
+/** @typedef {"unguarded" | "metrics" | "guarded"} Guards */
 /** @typedef {`latchkey-${"memory" | "postgres"}-${Guards}`} Guarded */
 
 /** Sent to every server: the client does the same work whatever the server looks at. */
@@ -25,7 +25,7 @@ const retentionMs = 600_000;
  * @returns {name is Guarded}
  */
 export function isGuarded(name) {
-  return /^latchkey-(memory|postgres)-(unguarded|metrics|unsealed|guarded)$/.test(name);
+  return /^latchkey-(memory|postgres)-(unguarded|metrics|guarded)$/.test(name);
 }
 
 /**
@@ -34,7 +34,7 @@ export function isGuarded(name) {
  * @param {string} name
  */
 export function guardedRoute(name) {
-  if (!/-(guarded|unsealed)$/.test(name)) return {};
+  if (!name.endsWith("-guarded")) return {};
   return {
     binding: (/** @type {import("fastify").FastifyRequest} */ request) =>
       header(request.headers["x-session"]),
@@ -55,7 +55,7 @@ export async function guardedLatchkey(name, databaseUrl) {
   });
   if (guards !== "unguarded") prometheusMetrics(latchkey);
   // Without an SDK, as the library is shipped: what exporters cost is theirs.
-  if (guards === "guarded" || guards === "unsealed") instrument(latchkey);
+  if (guards === "guarded") instrument(latchkey);
   return latchkey;
 }
 
@@ -75,27 +75,22 @@ const secret = (/** @type {string} */ of) => createHash("sha256").update(of).dig
 
 const silent = () => {};
 
-const unsealed = /** @type {const} */ ({
-  limits: {
-    newKeys: { max: unreached, perMs: 1_000 },
-    activeKeys: unreached,
-    storedBytes: unreached * 1_000,
-  },
-  breaker: {},
-  personalKeys: "refuse",
-  lateArrivals: "reject",
-  requestTime: { header: "Idempotency-First-Sent" },
-  redact: { paths: ["receipt"] },
-  logger: { debug: silent, info: silent, warn: silent, error: silent },
-});
-
 /** @type {Record<Guards, object>} */
 const features = {
   unguarded: nothing,
   metrics: nothing,
-  unsealed,
   guarded: {
-    ...unsealed,
+    limits: {
+      newKeys: { max: unreached, perMs: 1_000 },
+      activeKeys: unreached,
+      storedBytes: unreached * 1_000,
+    },
+    breaker: {},
+    personalKeys: "refuse",
+    lateArrivals: "reject",
+    requestTime: { header: "Idempotency-First-Sent" },
+    redact: { paths: ["receipt"] },
+    logger: { debug: silent, info: silent, warn: silent, error: silent },
     encryption: keyRing([{ id: "k1", secret: secret("encryption") }]),
     hashKeys: secret("keys"),
   },

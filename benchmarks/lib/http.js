@@ -15,7 +15,8 @@ import { seconds as secondsOfTurn } from "./settings.js";
 /** @typedef {{ rate: number, p50: number, p99: number, cpu: number }} HttpSample per second, ms, ms, µs per request */
 
 /** A server in a new process has compiled nothing yet, and the more code there is, the longer it takes. */
-const warmUpSeconds = 3;
+const warmUpTurns = 3;
+const warmUpSecondsMax = 3;
 const settleSeconds = 0.2;
 const body = JSON.stringify(order);
 
@@ -30,11 +31,13 @@ const body = JSON.stringify(order);
  * @param {number} options.connections
  * @param {string} [options.databaseUrl]
  * @param {number} [options.seconds] of one turn
+ * @param {number} [options.warmUpSeconds] before the first turn
  * @param {boolean} [options.isAwake] the client does not sleep while it waits; only where no database needs the processor
  */
 export function httpContender(options) {
   const { framework, protection, keys, connections, databaseUrl } = options;
   const { seconds = secondsOfTurn, isAwake = false } = options;
+  const { warmUpSeconds = Math.min(warmUpSecondsMax, seconds * warmUpTurns) } = options;
   /** @type {Promise<Awaited<ReturnType<typeof startChild<{ port: number }>>>> | undefined} */
   let started;
   const args = [framework, protection, ...(databaseUrl ? [databaseUrl] : [])];
@@ -50,7 +53,7 @@ export function httpContender(options) {
     const url = `http://127.0.0.1:${port}/charges`;
     // Whoever replays has been answered before.
     if (keys === "replay") await (await fetch(url, { method: "POST", body, headers: headers(keys) })).text();
-    const duration = Math.min(isNew ? warmUpSeconds : settleSeconds, seconds * 3);
+    const duration = isNew ? warmUpSeconds : Math.min(settleSeconds, seconds * warmUpTurns);
     await shoot(url, { keys, connections, duration, isAwake });
     const before = await cpuOf(server);
     const result = await shoot(url, { keys, connections, duration: seconds, isAwake });
