@@ -214,7 +214,7 @@ export class Gateway {
 
   /**
    * Takes no more connections, waits for what is under way, but not for longer than `drainMs`, and gives back everything
-   * that was opened.
+   * that was opened. What is cut off by then is settled and its client answered, for which there is a second more.
    */
   close(options: { readonly drainMs?: number } = {}): Promise<void> {
     this.#closing ??= this.#close(options.drainMs ?? this.#config.drainMs);
@@ -222,7 +222,7 @@ export class Gateway {
   }
 
   async #close(drainMs: number): Promise<void> {
-    const until = performance.now() + drainMs;
+    let until = performance.now() + drainMs;
     const left = () => Math.max(0, until - performance.now());
     const server = this.#server;
     const isListening = server.listening;
@@ -232,6 +232,7 @@ export class Gateway {
     // Waits for executions whose client has gone as well, and ends websockets.
     const proxies = [...(this.#current === undefined ? [] : [this.#current.proxy]), ...this.#retiring];
     await Promise.all(proxies.map((proxy) => proxy.close({ drainMs: left() })));
+    until = Math.max(until, performance.now() + partingMs);
     // The streams of the admin API would not end by themselves.
     await this.#places?.close();
     await within(left(), closed);
@@ -258,6 +259,8 @@ export class Gateway {
     return `http://${address.includes(":") ? `[${address}]` : address}:${this.port}`;
   }
 }
+
+const partingMs = 1000; // To tell the store what became of a request, and its client after that, takes milliseconds.
 
 /** A wrong password or a missing table is said before the port opens, and not by the first request. */
 async function assertReachable(latchkey: Latchkey): Promise<void> {

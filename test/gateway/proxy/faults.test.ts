@@ -1,5 +1,8 @@
 import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
+import { systemRuntime } from "../../../src/engine/runtime.ts";
+import { memoryStore } from "../../../src/stores/memory/store.ts";
+import { faultyStore } from "../../../src/testing/faulty-store.ts";
 import { expectProblem, expectReplay, expectRetryAfter } from "../../adapters/assertions.ts";
 import { deferred, until } from "../../adapters/harness.ts";
 import { lastingPort } from "../../support/server-process.ts";
@@ -80,24 +83,30 @@ describe("a protected request that was never sent", () => {
     await expectReleased(gateway);
   });
 
-  it("is released when it waited for a connection and the gateway was shut down", async () => {
-    const upstream = await misbehaving();
-    const gateway = await Gateway.start({ upstream: upstream.address, connections: 1 });
-    const first = gateway.send({ key: "sent" });
-    await until("the first to be sent", () => upstream.requests() === 1);
-    const second = gateway.send({ key: "waiting" });
-    await until("the second to be reserved", () => reservations(gateway) === 2);
-    // Reserved, and given to the pool in the turn after that.
-    await new Promise((resolve) => setTimeout(resolve, 20));
-    await gateway.close({ drainMs: 0 });
-    expectProblem(await second, 503, "upstream-unreachable");
-    expectProblem(await first, 502, "upstream-unanswered");
-    const outcomes = gateway.events.flatMap((event) =>
-      event.type === "settled" ? [[event.key, event.as]] : [],
-    );
-    expect(Object.fromEntries(outcomes)).toEqual({ sent: "unknown", waiting: "failed_retryable" });
-    expect(upstream.requests()).toBe(1);
-  });
+  it.each([0, 100])(
+    "is released when it waited for a connection and the gateway was shut down, by a store that takes %d ms",
+    async (ms) => {
+      const upstream = await misbehaving();
+      const store = faultyStore({
+        store: memoryStore(),
+        runtime: systemRuntime,
+        choose: (verb) => (verb === "settle" && ms > 0 ? { kind: "delay", ms } : { kind: "none" }),
+      });
+      const gateway = await Gateway.start({ upstream: upstream.address, connections: 1 }, { store });
+      const first = gateway.send({ key: "sent" });
+      await until("the first to be sent", () => upstream.requests() === 1);
+      const second = gateway.send({ key: "waiting" });
+      await until("the second to be reserved", () => reservations(gateway) === 2);
+      await gateway.close({ drainMs: 0 });
+      expectProblem(await second, 503, "upstream-unreachable");
+      expectProblem(await first, 502, "upstream-unanswered");
+      const outcomes = gateway.events.flatMap((event) =>
+        event.type === "settled" ? [[event.key, event.as]] : [],
+      );
+      expect(Object.fromEntries(outcomes)).toEqual({ sent: "unknown", waiting: "failed_retryable" });
+      expect(upstream.requests()).toBe(1);
+    },
+  );
 
   it.each([
     ["that nobody may wait for", 0],

@@ -1,4 +1,5 @@
 import { afterEach } from "vitest";
+import type { Store } from "../../../src/core/store.ts";
 import { checkText } from "../../../src/gateway/config/settings.ts";
 import { startGateway, type Gateway as WholeGateway } from "../../../src/gateway/gateway.ts";
 import type { ProxyOptions } from "../../../src/gateway/proxy/proxy.ts";
@@ -24,7 +25,7 @@ export class Gateway {
 
   static async start(
     options: ProxyOptions,
-    { policy = {}, listen = {} }: GatewayOptions = {},
+    { policy = {}, listen = {}, store }: GatewayOptions = {},
   ): Promise<Gateway> {
     const { upstream, trustForwarded, ...rest } = options;
     const text = JSON.stringify({
@@ -37,7 +38,7 @@ export class Gateway {
     });
     const { settings, errors } = checkText({ text, file: undefined, env: {} });
     if (settings === undefined) throw new Error(JSON.stringify(errors));
-    return new Gateway(await startGateway(settings, { logger: silent }));
+    return new Gateway(await startGateway(settings, { logger: silent, ...(store && { store }) }));
   }
 
   send(sending: Sending = {}): Promise<Answer> {
@@ -64,6 +65,8 @@ export class Gateway {
 export interface GatewayOptions {
   readonly policy?: PolicyInput;
   readonly listen?: StrictServerOptions;
+  /** In place of one in memory. */
+  readonly store?: Store;
 }
 
 const silent = { debug() {}, info() {}, warn() {}, error() {} };
