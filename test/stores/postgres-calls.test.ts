@@ -8,11 +8,12 @@ const database = useDatabase();
 
 beforeAll(async () => {
   await database.query(`
-    CREATE FUNCTION echo(flag bool, number float8, texts text[], ints int4[], floats float8[], bodies bytea[])
-    RETURNS TABLE (place int4, flag bool, number float8, text text, "int" int4, "float" float8, body bytea)
+    CREATE FUNCTION echo(
+      flag bool, number float8, texts text[], ints int4[], floats float8[], bodies bytea[], rows tid[])
+    RETURNS TABLE (place int4, flag bool, number float8, text text, "int" int4, "float" float8, body bytea, "row" text)
     LANGUAGE sql AS $$
-      SELECT c.position::int4, $1, $2, c.text, c.int, c.float, c.body
-      FROM unnest($3, $4, $5, $6) WITH ORDINALITY AS c (text, int, float, body, position)
+      SELECT c.position::int4, $1, $2, c.text, c.int, c.float, c.body, c.row::text
+      FROM unnest($3, $4, $5, $6, $7) WITH ORDINALITY AS c (text, int, float, body, "row", position)
     $$;
     CREATE FUNCTION refuse(texts text[]) RETURNS bool LANGUAGE plpgsql AS $$
     BEGIN
@@ -25,6 +26,7 @@ const columns = {
   ints: [0, -1, null, 2147483647, -2147483648],
   floats: [0.1, -1e300, null, 5e-324, 86_400_000],
   bodies: [Buffer.of(0, 255, 92), Buffer.alloc(0), null, Buffer.alloc(70_000, 7), Buffer.from("\\x00")],
+  rows: ["(0,1)", "(4294967294,8192)", null, "(2147483648,291)", "(70000,7)"],
 } as const;
 
 const array = (type: ArrayParameter["type"], values: ArrayParameter["values"]): ArrayParameter => ({
@@ -39,6 +41,7 @@ const everything: readonly BatchParameter[] = [
   array("int4", columns.ints),
   array("float8", columns.floats),
   array("bytea", columns.bodies),
+  array("tid", columns.rows),
 ];
 
 const echoed = columns.texts.map((text, index) => ({
@@ -49,6 +52,7 @@ const echoed = columns.texts.map((text, index) => ({
   int: columns.ints[index],
   float: columns.floats[index],
   body: columns.bodies[index],
+  row: columns.rows[index],
 }));
 
 const echo = { name: "echo" };

@@ -1,8 +1,15 @@
 import type pg from "pg";
 import { beforeAll, describe, expect, it } from "vitest";
 import type { ReserveRequest, Store } from "../../src/core/store.ts";
-import { postgresStore } from "../../src/stores/postgres/store.ts";
-import { again, complete, leaseOf, request, spied, useDatabase } from "./postgres-support.ts";
+import {
+  again,
+  complete,
+  expectingNew as expecting,
+  functionsIn,
+  leaseOf,
+  request,
+  useDatabase,
+} from "./postgres-support.ts";
 
 const database = useDatabase();
 let pool: pg.Pool;
@@ -11,22 +18,14 @@ beforeAll(() => {
   pool = database.pool({ max: 20 });
 });
 
+const expectingNew = () => expecting(pool);
+
 const requests = (count: number): ReserveRequest[] => Array.from({ length: count }, () => request());
 
 const leases = (store: Store, wanted: readonly ReserveRequest[]) =>
   Promise.all(wanted.map((each) => leaseOf(store, each)));
 
 describe("batches of new keys", () => {
-  /** A store that has seen nothing but new keys for a while, and what it sends from then on. */
-  async function expectingNew(): Promise<{ store: Store; texts: string[] }> {
-    const texts: string[] = [];
-    const store = postgresStore(spied(pool, (text) => void texts.push(text)));
-    for (let round = 0; round < 8; round += 1) await leases(store, requests(10));
-    texts.length = 0;
-    return { store, texts };
-  }
-  const functionsIn = (texts: readonly string[]) => texts.map((text) => /latchkey_\w+/.exec(text)?.[0]);
-
   it("are inserted without looking, and one that is known after all is answered as ever", async () => {
     const { store, texts } = await expectingNew();
     const [done, running, ...fresh] = requests(20);
@@ -40,7 +39,7 @@ describe("batches of new keys", () => {
         store.reserve(again(each, { fingerprint: each.fingerprint })),
       ),
     );
-    expect(functionsIn(texts)).toContain("latchkey_reserve_fresh");
+    expect(functionsIn(texts)).toContain("latchkey_reserve_alike");
     expect(answers.map(({ kind }) => kind)).toEqual([
       "replay",
       "inFlight",
@@ -54,7 +53,7 @@ describe("batches of new keys", () => {
     }
     texts.length = 0;
     await leases(store, requests(10));
-    expect(functionsIn(texts)).not.toContain("latchkey_reserve_fresh");
+    expect(functionsIn(texts)).not.toContain("latchkey_reserve_alike");
   });
 
   it("have one winner for each key if two processes insert the same ones at once, and no deadlock", async () => {
@@ -78,6 +77,22 @@ describe("batches of new keys", () => {
         }),
       );
     }
-    for (const { texts } of both) expect(functionsIn(texts)).toContain("latchkey_reserve_fresh");
+    for (const { texts } of both) expect(functionsIn(texts)).toContain("latchkey_reserve_alike");
+  });
+
+  it("of several routes are inserted without looking as well, each as its own route says", async () => {
+    const { store, texts } = await expectingNew();
+    const wanted = Array.from({ length: 12 }, (_, index) =>
+      request({ route: `route-${index % 3}`, retentionMs: 60_000 * (1 + (index % 3)) }),
+    );
+    const granted = await leases(store, wanted);
+    expect(functionsIn(texts)).toEqual(["latchkey_reserve_fresh", "latchkey_reserve_fresh"]);
+    for (const { key, route, retentionMs } of wanted) {
+      const { record } = await store.read({ scope: "tenant", key });
+      expect(record?.route).toBe(route);
+      expect((record?.expiresAt ?? 0) - (record?.createdAt ?? 0)).toBe(retentionMs);
+    }
+    const settled = await Promise.all(granted.map((lease) => store.settle(lease, complete)));
+    expect(settled).toMatchObject(granted.map(() => ({ kind: "settled" })));
   });
 });

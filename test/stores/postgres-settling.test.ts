@@ -236,7 +236,11 @@ it("records of before are listed, reaped and swept as they were", async () => {
     response_status: "201",
     response_head: `'{"v":1}'`,
   });
-  expect((await migrate(pool)).applied).toEqual(["0008_settling_in_place", "0009_cheaper_rules"]);
+  expect((await migrate(pool)).applied).toEqual([
+    "0008_settling_in_place",
+    "0009_cheaper_rules",
+    "0010_settling_by_place",
+  ]);
   const store = postgresStore(pool);
   expect((await store.list({ state: "unknown", limit: 10 })).records).toMatchObject([{ key: "unknown" }]);
   expect(await store.reap({ limit: 10, expiry: "delete" })).toEqual({ deleted: 2, expired: 0 });

@@ -2,10 +2,16 @@ import pg from "pg";
 import { afterAll, beforeAll } from "vitest";
 import type { StoredResponse } from "../../src/core/response.ts";
 import type { Lease, ReserveRequest, Settlement, Store } from "../../src/core/store.ts";
-import { migrate, type PostgresClient, type TransactionOf } from "../../src/stores/postgres/store.ts";
+import {
+  migrate,
+  type PostgresClient,
+  postgresStore,
+  type TransactionOf,
+} from "../../src/stores/postgres/store.ts";
 import type { Business } from "../../src/testing/contract/harness.ts";
 import { freshDatabase } from "../support/database.ts";
 import type { TestDatabase } from "../support/postgres-server.ts";
+import { request } from "../support/reserve-request.ts";
 
 /** A migrated database for one test file, and pools on it that are closed with the file. */
 export function useDatabase() {
@@ -82,6 +88,22 @@ export async function leaseOf(store: Store, wanted: ReserveRequest): Promise<Lea
   const reservation = await store.reserve(wanted);
   if (reservation.kind !== "execute") throw new Error(`expected to execute, got ${reservation.kind}`);
   return reservation.lease;
+}
+
+/** A store that has seen nothing but new keys for a while, and what it sends from then on. */
+export async function expectingNew(pool: pg.Pool): Promise<{ store: Store; texts: string[] }> {
+  const texts: string[] = [];
+  const store = postgresStore(spied(pool, (text) => void texts.push(text)));
+  for (let round = 0; round < 8; round += 1) {
+    await Promise.all(Array.from({ length: 10 }, () => leaseOf(store, request())));
+  }
+  texts.length = 0;
+  return { store, texts };
+}
+
+/** The functions that statements call. */
+export function functionsIn(texts: readonly string[]): (string | undefined)[] {
+  return texts.map((text) => /latchkey_\w+/.exec(text)?.[0]);
 }
 
 export const response: StoredResponse = {

@@ -10,7 +10,7 @@ export interface ArrayParameter {
 type ArrayValue = string | number | Uint8Array | null;
 
 /** The numbers that Postgres has for its types. */
-const typeIds = { int4: 23, text: 25, bytea: 17, float8: 701 } as const;
+const typeIds = { int4: 23, text: 25, bytea: 17, float8: 701, tid: 27 } as const;
 
 /** One column of a batch: what each of its calls has there. */
 export function text<T>(items: readonly T[], valueIn: (item: T) => string | null): ArrayParameter {
@@ -71,6 +71,7 @@ export function writeArray(
   writer.int32(1); // the first index
   for (const value of values) {
     if (value === null) writer.int32(-1);
+    else if (type === "tid") writePlace(writer, String(value));
     else if (typeof value !== "number") writer.value(value);
     else if (type === "int4") {
       writer.int32(4);
@@ -82,7 +83,16 @@ export function writeArray(
   }
 }
 
+/** Where a row is, written as `(page,number)`. */
+function writePlace(writer: ArrayWriter, place: string): void {
+  const comma = place.indexOf(",");
+  writer.int32(6);
+  writer.int32(Number(place.slice(1, comma)) | 0); // Pages have 32 bits without a sign.
+  writer.int16(Number(place.slice(comma + 1, -1)));
+}
+
 interface ArrayWriter {
+  int16(value: number): void;
   int32(value: number): void;
   float64(value: number): void;
   /** With its length before it. */

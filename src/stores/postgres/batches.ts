@@ -1,4 +1,4 @@
-import { decodeResponse, encodeResponse } from "../../core/response.ts";
+import { decodeResponse } from "../../core/response.ts";
 import type {
   Advance,
   Lease,
@@ -9,7 +9,8 @@ import type {
   Settlement,
 } from "../../core/store.ts";
 import { encodeRequest } from "../../core/stored-request.ts";
-import { type ArrayParameter, type BatchFunction, float8, int4, text } from "./arrays.ts";
+import { type BatchFunction, float8, int4, text } from "./arrays.ts";
+import { type Answers, held, kindsOf, toldOf } from "./columns.ts";
 import type { Row } from "./database.ts";
 import type { Queries } from "./queries.ts";
 import { newRecordOf, newReservation, type ReserveCall } from "./reserving.ts";
@@ -18,8 +19,8 @@ import { giveUpColumns } from "./settling.ts";
 import { allOwnedHere, ownedHere } from "./statements/sql.ts";
 
 /*
- * The calls of a batch as the arrays that the functions of the migrations 0003_batches and 0008_settling_in_place take, and what their answers
- * mean. Whatever takes more than the clock to answer is left to the statement for one call, which knows all states; so
+ * The calls of a batch as the arrays that the functions of the migrations 0003_batches, 0008_settling_in_place and
+ * 0010_settling_by_place take, and what their answers mean. Whatever takes more than the clock to answer is left to the statement for one call, which knows all states; so
  * is whatever a lease does not hold any more.
  */
 
@@ -28,14 +29,12 @@ const functions = {
   reserveOwned: { name: "latchkey_reserve_batch", made: { place: 7, of: allOwnedHere } },
   reserveFresh: { name: "latchkey_reserve_fresh" },
   reserveFreshOwned: { name: "latchkey_reserve_fresh", made: { place: 6, of: allOwnedHere } },
-  complete: { name: "latchkey_complete_batch" },
+  reserveAlike: { name: "latchkey_reserve_alike" },
+  reserveAlikeOwned: { name: "latchkey_reserve_alike", made: { place: 5, of: allOwnedHere } },
   giveUp: { name: "latchkey_give_up_batch" },
   advance: { name: "latchkey_advance_batch" },
   renew: { name: "latchkey_renew_batch" },
 } satisfies Readonly<Record<string, BatchFunction>>;
-
-/** Undefined where a call has to be made alone. */
-type Answers<Answer> = readonly (Answer | undefined)[];
 
 /** Which of the calls of a batch are likely to find a record. The answers are the same, one way is faster than the others. */
 export type Expectation = "none" | "some" | "most";
@@ -53,24 +52,39 @@ export async function reserveBatch(
     : undefined;
   const isOwned = records.some(({ session }) => session !== null);
   const areNew = expectation === "none";
+  const names = [
+    text(calls, ({ request }) => request.scope),
+    text(calls, ({ request }) => request.key),
+    text(calls, ({ request }) => request.fingerprint),
+    text(calls, ({ request }) => (request.mode === "accept" ? null : request.owner)),
+  ];
+  const crashes = text(records, ({ onCrash }) => onCrash);
+  const sessions = int4(records, ({ session }) => session);
+  const leases = float8(records, ({ leaseMs }) => leaseMs);
+  const retentions = float8(records, ({ retentionMs }) => retentionMs);
+  const routes = text(records, ({ route }) => route);
+  const reconciles = float8(records, ({ reconcileMs }) => reconcileMs);
+  if (areNew && records.length === 1 && records[0]?.state === "in_progress" && kept === undefined) {
+    const called = functions[isOwned ? "reserveAlikeOwned" : "reserveAlike"];
+    const terms = [crashes, sessions, leases, retentions, routes, reconciles];
+    const rows = await queries.batch<AlikeRow>(called, [...names, ...terms]);
+    return reservationsOf(calls, rows, rows[0]?.places?.split(" "));
+  }
   const rows = await queries.batch<FoundRow>(
     areNew
       ? functions[isOwned ? "reserveFreshOwned" : "reserveFresh"]
       : functions[isOwned ? "reserveOwned" : "reserve"],
     [
       ...(areNew ? [] : [expectation === "most"]),
-      text(calls, ({ request }) => request.scope),
-      text(calls, ({ request }) => request.key),
-      text(calls, ({ request }) => request.fingerprint),
-      text(calls, ({ request }) => (request.mode === "accept" ? null : request.owner)),
+      ...names,
       int4(kinds.numbers, (number) => number),
-      text(records, ({ onCrash }) => onCrash),
-      int4(records, ({ session }) => session),
-      float8(records, ({ leaseMs }) => leaseMs),
-      float8(records, ({ retentionMs }) => retentionMs),
+      crashes,
+      sessions,
+      leases,
+      retentions,
       text(records, ({ state }) => state),
-      text(records, ({ route }) => route),
-      float8(records, ({ reconcileMs }) => reconcileMs),
+      routes,
+      reconciles,
       { type: "text", values: kept?.map((request) => request?.head ?? null) ?? null },
       { type: "bytea", values: kept?.map((request) => request?.body ?? null) ?? null },
     ],
@@ -106,7 +120,12 @@ const reserveOnePlain = reserveOneStatement("$6");
 const reserveOneOwned = reserveOneStatement(ownedHere("$6"));
 
 /** The row of the batch has no place. Rows before it are from looking, and count if nothing had to be inserted. */
-function reservationsOf(calls: readonly ReserveCall[], rows: readonly FoundRow[]): Answers<Reservation> {
+function reservationsOf(
+  calls: readonly ReserveCall[],
+  rows: readonly FoundRow[],
+  /** Where the rows are, if all of them are new. */
+  places: readonly string[] = [],
+): Answers<Reservation> {
   const batchAt = rows.findIndex(({ place }) => place === null);
   const batch = rows[batchAt];
   if (batch === undefined) return calls.map(() => undefined);
@@ -118,7 +137,7 @@ function reservationsOf(calls: readonly ReserveCall[], rows: readonly FoundRow[]
   return calls.map(({ request }, index) => {
     const row = found.get(index + 1);
     if (row !== undefined) return answerOf(request, row, now);
-    return newReservation(request, now);
+    return newReservation(request, now, places[index]);
   });
 }
 
@@ -136,54 +155,6 @@ function answerOf({ fingerprint }: ReserveRequest, row: FoundRow, now: number): 
     // One that cannot be read must not fail the others: asked alone, it fails on its own.
     return undefined;
   }
-}
-
-export interface CompleteCall {
-  readonly lease: Lease;
-  readonly settlement: Extract<Settlement, { kind: "complete" }>;
-}
-
-export async function completeBatch(
-  queries: Queries,
-  calls: readonly CompleteCall[],
-): Promise<Answers<SettleAnswer>> {
-  const encoded = calls.map(completionOf);
-  const kinds = kindsOf(
-    encoded,
-    (a, b) => a.status === b.status && a.retentionMs === b.retentionMs && a.head === b.head,
-    ({ status, head, retentionMs }) => `${status},${retentionMs},${head}`,
-  );
-  const rows = await queries.batch<{ now: number; places: string | null }>(functions.complete, [
-    ...held(calls.map(({ lease }) => lease)),
-    { type: "bytea", values: encoded.map(({ body }) => body) },
-    int4(kinds.numbers, (number) => number),
-    int4(kinds.samples, ({ status }) => status),
-    text(kinds.samples, ({ head }) => head),
-    float8(kinds.samples, ({ retentionMs }) => retentionMs),
-  ]);
-  const isHeld = placesOf(rows[0]?.places);
-  const now = rows[0]?.now ?? 0;
-  return encoded.map(({ retentionMs }, index) =>
-    isHeld(index) ? { kind: "settled", expiresAt: now + retentionMs } : undefined,
-  );
-}
-
-/** The same for one call, or undefined if the lease does not hold the record any more. */
-export async function completeOne(queries: Queries, call: CompleteCall): Promise<SettleAnswer | undefined> {
-  const { status, head, body, retentionMs } = completionOf(call);
-  const { lease } = call;
-  const { now } = await queries.call<{ now: number | null }>(
-    "SELECT latchkey_complete_one($1, $2, $3, $4, $5, $6, $7, $8) AS now",
-    [lease.scope, lease.key, lease.fence, lease.owner, status, head, body, retentionMs],
-  );
-  return now === null ? undefined : { kind: "settled", expiresAt: now + retentionMs };
-}
-
-/** In whole milliseconds, so that when it expires can be told from the time of the batch. */
-function completionOf({ settlement }: CompleteCall) {
-  const retentionMs = Math.round(durationMs(settlement.retentionMs));
-  const { status, head, body } = encodeResponse(settlement.response);
-  return { status, head, body, retentionMs };
 }
 
 export interface GiveUpCall {
@@ -225,7 +196,7 @@ export async function advanceBatch(
     text(calls, ({ encoded }) => encoded),
     text(calls, ({ step }) => step.onCrash),
   ]);
-  const isHeld = placesOf(rows[0]?.places);
+  const isHeld = toldOf(rows[0]?.places);
   return calls.map((_, index) => (isHeld(index) ? "held" : undefined));
 }
 
@@ -239,38 +210,7 @@ export async function renewBatch(
     ...held(leases),
     durationMs(leaseMs),
   ]);
-  return placesOf(rows[0]?.places);
-}
-
-/** NULL stands for every place. No answer at all stands for none: nothing is promised that the database has not said. */
-function placesOf(places: string | null | undefined): (index: number) => boolean {
-  if (places === null) return () => true;
-  const set = new Set(places?.split(","));
-  return (index) => set.has(String(index + 1));
-}
-
-/** A batch sends what many calls have in common once, and for each call only the number of its kind, from 1. */
-function kindsOf<T>(
-  items: readonly T[],
-  isSame: (a: T, b: T) => boolean,
-  nameOf: (item: T) => string,
-): Kinds<T> {
-  const known = new Map<string, number>();
-  const samples: T[] = [];
-  let last: { readonly item: T; readonly number: number } | undefined;
-  const numbers = items.map((item) => {
-    // Mostly all are alike, and names need not be made to see it.
-    if (last !== undefined && isSame(last.item, item)) return last.number;
-    const name = nameOf(item);
-    let number = known.get(name);
-    if (number === undefined) {
-      number = samples.push(item);
-      known.set(name, number);
-    }
-    last = { item, number };
-    return number;
-  });
-  return { numbers, samples };
+  return toldOf(rows[0]?.places);
 }
 
 function isSameKind(
@@ -293,21 +233,6 @@ function kindOfReserve({ request, session }: ReserveCall): string {
   return JSON.stringify([onCrash, session, leaseMs, retentionMs, mode, reconcileAfterMs, route]);
 }
 
-interface Kinds<T> {
-  readonly numbers: readonly number[];
-  /** The first of each kind. */
-  readonly samples: readonly T[];
-}
-
-function held(leases: readonly Lease[]): ArrayParameter[] {
-  return [
-    text(leases, (lease) => lease.scope),
-    text(leases, (lease) => lease.key),
-    int4(leases, (lease) => lease.fence),
-    text(leases, (lease) => lease.owner),
-  ];
-}
-
 interface FoundRow extends Row {
   readonly place: number | null;
   readonly now: number | null;
@@ -317,4 +242,9 @@ interface FoundRow extends Row {
   readonly head: string | null;
   readonly body: Uint8Array | null;
   readonly expires: number | null;
+}
+
+/** The row of a batch whose calls are alike: where its rows are, if all of them are new. */
+interface AlikeRow extends FoundRow {
+  readonly places: string | null;
 }

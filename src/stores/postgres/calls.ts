@@ -12,9 +12,6 @@ import { byRecord, Gathering, type Verb } from "../gathering.ts";
 import {
   type AdvanceCall,
   advanceBatch,
-  type CompleteCall,
-  completeBatch,
-  completeOne,
   type Expectation,
   type GiveUpCall,
   giveUpBatch,
@@ -22,6 +19,7 @@ import {
   reserveBatch,
   reserveOne,
 } from "./batches.ts";
+import { type CompleteCall, completeBatch, completeOne } from "./completing.ts";
 import { isRefusal } from "./errors.ts";
 import type { Queries } from "./queries.ts";
 import { type ReserveCall, reserve } from "./reserving.ts";
@@ -55,15 +53,7 @@ export function gatheredCalls(
   // Kept requests are rare, and partitions have a way of their own to insert.
   const isOneEnough = ({ request }: ReserveCall) => request.request === undefined && !partitioned;
   const reserving = reserveVerb(queries, reserveStatement, isOneEnough, { partitioned });
-  const completing: Verb<CompleteCall, SettleAnswer> = {
-    alone: async (call, { isLeft }) =>
-      (isLeft ? undefined : await completeOne(queries, call)) ?? settle(queries, call.lease, call.settlement),
-    together: (calls) => completeBatch(queries, calls),
-    isUnordered: false,
-    isUrgent: true,
-    bytes: ({ settlement: { response } }) =>
-      bytesPerCall + (response.kind === "full" ? response.body.length : 0),
-  };
+  const completing = completeVerb(queries);
   const givingUp: Verb<GiveUpCall, SettleAnswer> = {
     alone: ({ lease, settlement }) => settle(queries, lease, settlement),
     together: (calls) => giveUpBatch(queries, calls),
@@ -126,6 +116,24 @@ function reserveVerb(
   };
 }
 
+function completeVerb(queries: Queries): Verb<CompleteCall, SettleAnswer> {
+  // Where others wait for answers, rows are written in between. A batch with such a row is completed twice.
+  let batchesByName = 0;
+  return {
+    alone: async (call, { isLeft }) =>
+      (isLeft ? undefined : await completeOne(queries, call)) ?? settle(queries, call.lease, call.settlement),
+    async together(calls) {
+      const { answers, strays } = await completeBatch(queries, calls, { byPlace: batchesByName === 0 });
+      batchesByName = strays ? batchesAfterStrays : Math.max(0, batchesByName - 1);
+      return answers;
+    },
+    isUnordered: false,
+    isUrgent: true,
+    bytes: ({ settlement: { response } }) =>
+      bytesPerCall + (response.kind === "full" ? response.body.length : 0),
+  };
+}
+
 /**
  * Locked in the order in which every batch is. What a batch did not find held, or found changed in just this moment, is
  * asked for again without it: a lease must not be given up by mistake.
@@ -152,6 +160,9 @@ async function renewAll(
 
 /** Measured with 256 callers: a tenth more than with two, and as much as with four. */
 const flightsMax = 3;
+
+/** How many batches look for their rows after one that did not find one in its place. */
+const batchesAfterStrays = 8;
 
 /** One that is not new makes its whole batch be inserted twice, so it takes some to believe that there are none. */
 const batchesOfNewMin = 8;

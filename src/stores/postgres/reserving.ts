@@ -7,6 +7,7 @@ import type { Reservation, ReserveRequest } from "../../core/store.ts";
 import { encodeRequest } from "../../core/stored-request.ts";
 import { crashReason } from "../../core/transition.ts";
 import type { Parameter } from "./database.ts";
+import { PlacedLease } from "./placed-lease.ts";
 import type { Queries } from "./queries.ts";
 import { durationMs, type ReadRow, type ReserveRow, recordOf } from "./rows.ts";
 import { read, suspendCrashed, takeOver } from "./statements/records.ts";
@@ -69,9 +70,12 @@ async function look(
 
 type Taking = Extract<Decision, { kind: "execute" | "accept" }>;
 
-/** What a record is to the request that has just inserted it. */
-export function newReservation(request: ReserveRequest, now: number): Reservation {
-  return reservationOf(request, { fence: 1, after: "absent", progress: noProgress, createdAt: now });
+/** What a record is to the request that has just inserted it, and where its row is, if that was told. */
+export function newReservation(request: ReserveRequest, now: number, place?: string): Reservation {
+  const taken = { fence: 1, after: "absent", progress: noProgress, createdAt: now } as const;
+  const reservation = reservationOf(request, taken);
+  if (place === undefined || reservation.kind !== "execute") return reservation;
+  return { ...reservation, lease: new PlacedLease(reservation.lease, place) };
 }
 
 /** What an inserted or taken record is to the request: a lease, or nothing but accepted. */

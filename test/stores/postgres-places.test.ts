@@ -1,0 +1,234 @@
+import pg from "pg";
+import { beforeAll, describe, expect, it } from "vitest";
+import type { Lease, SettleAnswer, Settlement, Store } from "../../src/core/store.ts";
+import { databaseOf } from "../../src/stores/postgres/database.ts";
+import { PlacedLease } from "../../src/stores/postgres/placed-lease.ts";
+import { PostgresStore } from "../../src/stores/postgres/postgres-store.ts";
+import {
+  again,
+  complete,
+  expectingNew,
+  functionsIn,
+  insertion,
+  leaseOf,
+  request,
+  response,
+  useDatabase,
+} from "./postgres-support.ts";
+
+/*
+ * What the migration 0010_settling_by_place is for: requests that are alike are reserved and completed in fewer steps, and
+ * their rows are looked for where they were reserved.
+ */
+
+const database = useDatabase();
+let pool: pg.Pool;
+
+beforeAll(() => {
+  pool = database.pool({ max: 20 });
+});
+
+/** Sorted as batches are, so that the first is in the first. */
+async function leases(store: Store, count: number): Promise<Lease[]> {
+  const wanted = Array.from({ length: count }, () => request());
+  return Promise.all(wanted.map((each) => leaseOf(store, each)));
+}
+
+function settleAll(store: Store, held: readonly Lease[], settlement = (_: Lease): Settlement => complete) {
+  return Promise.all(held.map((lease) => store.settle(lease, settlement(lease))));
+}
+
+const kindsOf = (answers: readonly SettleAnswer[]) => answers.map(({ kind }) => kind);
+const settled = (held: readonly Lease[]) => held.map(() => "settled");
+const byPlace = "latchkey_complete_alike";
+const byName = "latchkey_complete_batch";
+
+describe("requests that are alike", () => {
+  it("are completed where they were reserved, each with its own head and body", async () => {
+    const { store, texts } = await expectingNew(pool);
+    const held = await leases(store, 12);
+    const answerOf = (lease: Lease) => ({
+      ...response,
+      headers: [["location", `/charges/${lease.key}`]] as const,
+      body: Buffer.from(`done ${lease.key}`),
+    });
+    const answers = await settleAll(store, held, (lease) => ({ ...complete, response: answerOf(lease) }));
+    expect(kindsOf(answers)).toEqual(settled(held));
+    expect(new Set(functionsIn(texts))).toEqual(new Set(["latchkey_reserve_alike", byPlace]));
+    for (const [index, lease] of held.entries()) {
+      const replay = await store.reserve(again(request({ key: lease.key })));
+      expect(replay).toMatchObject({ kind: "replay", response: answerOf(lease) });
+      expect(replay.kind === "replay" && replay.expiresAt).toBe(
+        (answers[index] as { expiresAt: number }).expiresAt,
+      );
+    }
+  });
+
+  it("are completed by name where their answers have several statuses or times", async () => {
+    const { store, texts } = await expectingNew(pool);
+    const held = await leases(store, 8);
+    texts.length = 0;
+    const answers = await settleAll(store, held, (lease) => ({
+      ...complete,
+      response: { ...response, status: lease === held[0] ? 200 : 201 },
+      retentionMs: lease === held[1] ? 120_000 : 60_000,
+    }));
+    expect(kindsOf(answers)).toEqual(settled(held));
+    expect(functionsIn(texts)).toContain(byName);
+    const { record } = await store.read(held[0] as Lease);
+    expect(record).toMatchObject({ response: { status: 200 } });
+  });
+
+  it("are completed by name if their leases are copies", async () => {
+    const { store, texts } = await expectingNew(pool);
+    const held = (await leases(store, 8)).map((lease) => ({ ...lease }));
+    texts.length = 0;
+    expect(kindsOf(await settleAll(store, held))).toEqual(settled(held));
+    expect(new Set(functionsIn(texts))).toEqual(new Set([byName]));
+  });
+
+  it("are completed with an expiry that is written beside the indexed one if it is soon after it", async () => {
+    const { store } = await expectingNew(pool);
+    const held = await leases(store, 4);
+    const [answer] = await settleAll(store, held, () => ({ ...complete, retentionMs: 90_000 }));
+    const [row] = await database.query<{ moved: boolean; kept: number }>(
+      `SELECT expires_at > created_at + interval '60 seconds' AS moved,
+         (extract(epoch FROM kept_until) * 1000)::float8 AS kept FROM latchkey_records WHERE key = $1`,
+      [held[0]?.key ?? ""],
+    );
+    expect(row).toEqual({ moved: false, kept: (answer as { expiresAt: number }).expiresAt });
+    const later = await leases(store, 4);
+    const [late] = await settleAll(store, later, () => ({ ...complete, retentionMs: 86_400_000 }));
+    const { record } = await store.read(later[0] as Lease);
+    expect(record?.expiresAt).toBe((late as { expiresAt: number }).expiresAt);
+  });
+});
+
+describe("a row that is not where it was reserved", () => {
+  const writes: Record<string, (store: Store, lease: Lease) => Promise<unknown>> = {
+    "its lease was renewed": (store, lease) => store.renew([lease], 60_000),
+    "its phases went on": (store, lease) => store.advance(lease, { progress: [], onCrash: "resume" }),
+    "somebody waits for it": (_, { key }) =>
+      database.query("UPDATE latchkey_records SET watched = true WHERE key = $1", [key]),
+    "the table was written anew": () => database.query("VACUUM FULL latchkey_records"),
+  };
+
+  it.each(Object.entries(writes))(
+    "is completed all the same, and so are its neighbours: %s",
+    async (_, write) => {
+      const { store, texts } = await expectingNew(pool);
+      const held = await leases(store, 12);
+      await write(store, held[5] as Lease);
+      texts.length = 0;
+      expect(kindsOf(await settleAll(store, held))).toEqual(settled(held));
+      expect(functionsIn(texts)).toEqual([byPlace, byPlace]);
+      for (const { key } of held) {
+        expect(await store.reserve(again(request({ key })))).toMatchObject({
+          kind: "replay",
+          response: { ...response, body: Buffer.from("done") },
+        });
+      }
+    },
+  );
+
+  it("makes the next batches look for their rows, and not those after them", async () => {
+    const { store, texts } = await expectingNew(pool);
+    const held = await leases(store, 4);
+    await store.renew(held.slice(0, 1), 60_000);
+    await settleAll(store, held);
+    const ways: (string | undefined)[] = [];
+    for (let round = 0; round < 8; round += 1) {
+      const next = await leases(store, 4);
+      texts.length = 0;
+      expect(kindsOf(await settleAll(store, next))).toEqual(settled(next));
+      ways.push(...functionsIn(texts));
+    }
+    expect(ways[0]).toBe(byName);
+    expect(ways.at(-1)).toBe(byPlace);
+  });
+
+  it("is lost alone, if its lease is", async () => {
+    const { store } = await expectingNew(pool);
+    const held = await leases(store, 12);
+    const [taken] = held as [Lease];
+    await database.query("UPDATE latchkey_records SET fence = 2, owner = 'another' WHERE key = $1", [
+      taken.key,
+    ]);
+    expect(kindsOf(await settleAll(store, held))).toEqual(["lost", ...settled(held.slice(1))]);
+    expect((await store.read(taken)).record).toMatchObject({ state: "in_progress", fence: 2 });
+  });
+
+  it.each<[string, (lease: Lease) => Partial<Lease>]>([
+    ["of another key", () => ({ key: "another" })],
+    ["of another scope", () => ({ scope: "another" })],
+    ["of another owner", () => ({ owner: "another" })],
+    ["of another attempt", () => ({ fence: 2 })],
+  ])("is not taken for the one that is there now: %s", async (_, change) => {
+    const { store } = await expectingNew(pool);
+    await database.query("TRUNCATE latchkey_records");
+    const held = await leases(store, 4);
+    const [gone] = held as [Lease];
+    await database.query("DELETE FROM latchkey_records WHERE key = $1", [gone.key]);
+    await database.query("VACUUM latchkey_records");
+    const there = { ...gone, ...change(gone) };
+    const columns = { scope: `'${there.scope}'`, key: `'${there.key}'`, fence: String(there.fence) };
+    await database.query(
+      insertion({ ...columns, owner: `'${there.owner}'`, state: "'in_progress'", lease_until: "now()" }),
+    );
+    const lookThere = () =>
+      database.query(
+        "SELECT ctid::text AS place, state FROM latchkey_records WHERE scope = $1 AND key = $2",
+        [there.scope, there.key],
+      );
+    const before = await lookThere();
+    expect(before).toEqual([{ place: PlacedLease.placeOf(gone), state: "in_progress" }]);
+    expect(kindsOf(await settleAll(store, held))).toEqual(["lost", ...settled(held.slice(1))]);
+    expect(await lookThere()).toEqual(before);
+  });
+});
+
+describe("the plan of completing by place", () => {
+  it("goes to the places and nowhere else, in an empty table and in a large one with the plans of the empty", async () => {
+    const client = new pg.Client({ connectionString: database.url });
+    await client.connect();
+    await database.query("TRUNCATE latchkey_records");
+    await database.query("ANALYZE latchkey_records");
+    await client.query(`
+      LOAD 'auto_explain'; SET auto_explain.log_min_duration = 0; SET auto_explain.log_nested_statements = on;
+      SET auto_explain.log_analyze = on; SET client_min_messages = log`);
+    const single = {
+      query: (text: string, values: unknown[]) => client.query(text, values),
+      connect: () => Promise.reject(new Error("nobody needs a transaction here")),
+      on: () => {},
+    };
+    const store = new PostgresStore(databaseOf(single as never), {});
+    const round = async () => {
+      const plans: string[] = [];
+      const hear = ({ message }: { message?: string | undefined }) => plans.push(message ?? "");
+      client.on("notice", hear);
+      await settleAll(store, await leases(store, 12));
+      client.removeListener("notice", hear);
+      return plans.join("\n");
+    };
+    const expectPlaces = (plans: string) => {
+      expect(plans).toContain("latchkey_reserve_alike");
+      expect(plans).toContain(byPlace);
+      const scans = [...plans.matchAll(/(\w+ )?Scan (using \w+ )?on latchkey_records/g)].map(
+        ([line]) => line,
+      );
+      expect(new Set(scans)).toEqual(new Set(["Tid Scan on latchkey_records"]));
+      expect(plans).not.toMatch(/Rows Removed by (Join )?Filter: \d\d/);
+    };
+    for (let times = 0; times < 8; times += 1) await round();
+    expectPlaces(await round());
+    await database.query(`
+      INSERT INTO latchkey_records (scope, key, state, fingerprint, fence, on_crash, created_at, expires_at, owner,
+        completed_at, response_status, response_head)
+      SELECT 's', 'k' || i, 'completed', 'f', 1, 'retry', now(), now() + interval '1 day', 'o' || i, now(), 201, '{}'
+      FROM generate_series(1, 100000) AS i`);
+    expectPlaces(await round());
+    await database.query("ANALYZE latchkey_records");
+    expectPlaces(await round());
+    await client.end();
+  });
+});
