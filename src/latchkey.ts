@@ -125,7 +125,7 @@ export class Latchkey<Tx = unknown> {
       limits,
       breaker,
       nameOf: this.#hashedKeys?.nameOf,
-      foresee: sealed && ((lease, settlement) => sealed.foresee(lease, settlement)),
+      sealing: sealed,
     });
     if (onEvent !== undefined) this.subscribe(onEvent);
     if (logger !== undefined) this.subscribe(eventLog({ logger, logKeys }, this.engine.runtime));

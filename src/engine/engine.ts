@@ -288,55 +288,53 @@ export class Engine {
     const owner = `${this.#processName}-${++this.#reservations}`;
     const { scope, key, fingerprint, policy } = arrival;
     const { leaseMs } = this.#options;
-    let answer: Reservation | Promise<Reservation> | undefined;
-    const unanswered = (error: unknown): Verdict | Promise<Verdict> => {
+    const unanswered = (error: unknown, late?: Promise<Reservation>): Verdict | Promise<Verdict> => {
       breaker?.failed(entered, this.runtime.now() - reservedAt, error);
       // What was never sent cannot have been granted, and what could not be read has been given back.
       if (!(error instanceof StoreBusyError || error instanceof UnreadableError)) {
-        const late = isPromiseLike(answer) ? answer : undefined;
         this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, late);
       }
       this.events.emit({ type: "store_error", verb: "reserve", error });
       return next(this.#storeDown(arrival, error));
     };
-    try {
-      answer = asked(this.#store, this.#store.reserve, {
-        scope,
-        key,
-        fingerprint,
-        owner,
-        leaseMs,
-        retentionMs: policy.retentionMs,
-        onCrash: policy.onCrash,
-        reconcileAfterMs: policy.reconcileAfterMs,
-        mode: modeOf(arrival),
-        route: arrival.route,
-        request: arrival.request,
-      });
-    } catch (error) {
-      return unanswered(error);
-    }
-    const answered = (reservation: Reservation | undefined): Verdict | Promise<Verdict> => {
-      if (reservation === undefined) return unanswered(this.#line.tooLate("reserve"));
-      const grantedAt = isPromiseLike(answer) ? this.runtime.now() : reservedAt;
+    const answered = (reservation: Reservation, late?: Promise<Reservation>): Verdict | Promise<Verdict> => {
+      const grantedAt = late === undefined ? reservedAt : this.runtime.now();
       const tookMs = grantedAt - reservedAt;
       if (reservation.kind === "execute" && tookMs >= leaseMs) {
-        return unanswered(new StoreError("the store's answer took as long as the lease that it granted"));
+        const error = new StoreError("the store's answer took as long as the lease that it granted");
+        return unanswered(error, late);
       }
       breaker?.succeeded(entered, tookMs, grantedAt);
       if (reservation.kind === "replay") {
         try {
           assertOpened(reservation.response);
         } catch (error) {
-          return unanswered(error);
+          return unanswered(error, late);
         }
         this.#cache?.keep(ticket, arrival, reservation);
       }
       return next(this.#verdictOf(reservation, arrival, { reservedAt, grantedAt }));
     };
-    return isPromiseLike(answer)
-      ? this.#line.deadlines.outcome(answer, answered, unanswered)
-      : answered(answer);
+    const { retentionMs, onCrash, reconcileAfterMs } = policy;
+    const { route, request } = arrival;
+    const mode = modeOf(arrival);
+    return this.#line.reserve(
+      {
+        scope,
+        key,
+        fingerprint,
+        owner,
+        leaseMs,
+        retentionMs,
+        onCrash,
+        reconcileAfterMs,
+        mode,
+        route,
+        request,
+      },
+      answered,
+      unanswered,
+    );
   }
 
   #storeDown(arrival: Arrival, error?: unknown): Verdict {
@@ -406,7 +404,7 @@ export class Engine {
     meaning: (answer: SettleAnswer | undefined) => Settled,
   ): Settled | Promise<Settled> {
     if (!execution.isOfCrowd) return this.#tellOutcome(execution, settlement, meaning);
-    const foreseen = this.#options.foresee?.(execution.lease, settlement);
+    const foreseen = this.#options.sealing?.foresee(execution.lease, settlement);
     return withTheTurn(this.runtime, () => this.#tellOutcome(execution, settlement, meaning, foreseen));
   }
 

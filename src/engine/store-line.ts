@@ -1,10 +1,21 @@
+import { asked } from "../core/at-once.ts";
 import { ConfigError, StoreError, UnreadableError } from "../core/errors.ts";
 import type { RecordId } from "../core/record.ts";
 import { isSealed, type StoredResponse } from "../core/response.ts";
-import type { Lease, PhaseCommit, Reading, Store, TransactAnswer } from "../core/store.ts";
+import type {
+  Lease,
+  PhaseCommit,
+  Reading,
+  Reservation,
+  ReserveRequest,
+  Store,
+  TransactAnswer,
+} from "../core/store.ts";
+import { isPromiseLike } from "../core/when-known.ts";
 import { Breaker, type BreakerOptions } from "./breaker.ts";
 import { Deadlines } from "./deadlines.ts";
 import type { Events, StoreVerb } from "./events.ts";
+import type { Sealing } from "./options.ts";
 import type { Runtime } from "./runtime.ts";
 
 /** How the store is asked: within a time limit, not while it is sick, and every failure is told. */
@@ -15,6 +26,7 @@ export class StoreLine {
   readonly #runtime: Runtime;
   readonly #events: Events;
   readonly #timeoutMs: number;
+  readonly #sealing: Sealing | undefined;
 
   constructor(options: {
     readonly store: Store;
@@ -22,13 +34,52 @@ export class StoreLine {
     readonly events: Events;
     readonly storeTimeoutMs: number;
     readonly breaker?: BreakerOptions | false | undefined;
+    readonly sealing?: Sealing | undefined;
   }) {
     this.#store = options.store;
     this.#runtime = options.runtime;
     this.#events = options.events;
     this.#timeoutMs = options.storeTimeoutMs;
+    this.#sealing = options.sealing;
     this.deadlines = new Deadlines(options.runtime, options.storeTimeoutMs);
     this.breaker = options.breaker === false ? undefined : new Breaker(options.breaker ?? {}, options);
+  }
+
+  /**
+   * Asks for a reservation, with its time limit; `answered` is given what came, and `unanswered` why nothing did, both at once
+   * where the store answers at once. Otherwise they are also given the answer itself, which may still come. There is one
+   * promise for all of it: this is on the path of every request.
+   */
+  reserve<Outcome>(
+    request: ReserveRequest,
+    answered: (reservation: Reservation, late?: Promise<Reservation>) => Outcome | Promise<Outcome>,
+    unanswered: (error: unknown, late?: Promise<Reservation>) => Outcome | Promise<Outcome>,
+  ): Outcome | Promise<Outcome> {
+    const sealing = this.#sealing;
+    let answer: Reservation | Promise<Reservation>;
+    try {
+      answer =
+        sealing === undefined
+          ? asked(this.#store, this.#store.reserve, request)
+          : sealing.reserveSealed(request);
+    } catch (error) {
+      return unanswered(error);
+    }
+    const late = isPromiseLike(answer) ? answer : undefined;
+    const failed = (error: unknown) => unanswered(error, late);
+    const opened = (reservation: Reservation | undefined) =>
+      reservation === undefined ? failed(this.tooLate("reserve")) : answered(reservation, late);
+    const stored = (reservation: Reservation | undefined) => {
+      if (sealing === undefined || reservation === undefined) return opened(reservation);
+      let open: Reservation | Promise<Reservation>;
+      try {
+        open = sealing.openReservation(request, reservation);
+      } catch (error) {
+        return failed(error);
+      }
+      return isPromiseLike(open) ? this.deadlines.outcome(open, opened, failed) : opened(open);
+    };
+    return late === undefined ? stored(answer as Reservation) : this.deadlines.outcome(late, stored, failed);
   }
 
   /** One question, with its time limit; rejects with a StoreError and nothing else. */

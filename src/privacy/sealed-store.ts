@@ -150,6 +150,19 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
     return this.#reserve(request);
   }
 
+  /** As `reserve`, but the answer is as it is stored. */
+  reserveSealed(request: ReserveRequest): Reservation | Promise<Reservation> {
+    // The key comes first: whoever could not seal an outcome must not begin.
+    const key = this.#sealingKey(request);
+    if (!(key instanceof Promise)) return this.#reserveWith(key, request);
+    const askedAt = this.#now();
+    return this.#inTime(key).then((known) => {
+      // Whoever asked has gone by now, and what is reserved for nobody ends in doubt.
+      if (this.#now() - askedAt < this.#keyMsMax) return this.#reserveWith(known, request);
+      throw new StoreBusyError("the secret of a tenant came too late");
+    });
+  }
+
   async settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
     return this.#settle(lease, settlement);
   }
@@ -256,23 +269,15 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
   }
 
   #reserve(request: ReserveRequest): Reservation | Promise<Reservation> {
-    // The key comes first: whoever could not seal an outcome must not begin.
-    const key = this.#sealingKey(request);
-    if (!(key instanceof Promise)) return this.#reserveWith(key, request);
-    const askedAt = this.#now();
-    return this.#inTime(key).then((known) => {
-      // Whoever asked has gone by now, and what is reserved for nobody ends in doubt.
-      if (this.#now() - askedAt < this.#keyMsMax) return this.#reserveWith(known, request);
-      throw new StoreBusyError("the secret of a tenant came too late");
-    });
+    return whenKnown(this.reserveSealed(request), (reservation) =>
+      this.openReservation(request, reservation),
+    );
   }
 
   #reserveWith(key: SealingKey, request: ReserveRequest): Reservation | Promise<Reservation> {
     const { request: kept } = request;
     const sealed = kept === undefined ? request : { ...request, request: sealRequest(key, request, kept) };
-    return whenKnown(asked(this.#inner, this.#inner.reserve, sealed), (reservation) =>
-      this.#openReservation(request, reservation),
-    );
+    return asked(this.#inner, this.#inner.reserve, sealed);
   }
 
   #settle(lease: Lease, settlement: Settlement): SettleAnswer | Promise<SettleAnswer> {
@@ -296,7 +301,8 @@ export class SealedStore<Tx> implements Store<Tx>, Shredding {
     );
   }
 
-  #openReservation(request: ReserveRequest, reservation: Reservation): Reservation | Promise<Reservation> {
+  /** Opens what `reserveSealed` has answered with. */
+  openReservation(request: ReserveRequest, reservation: Reservation): Reservation | Promise<Reservation> {
     switch (reservation.kind) {
       case "replay":
         return whenKnown(

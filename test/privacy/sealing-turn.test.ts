@@ -129,6 +129,18 @@ describe("a crowd of requests", () => {
     expect(foretold.every((one) => one instanceof ForeseenCompletion && one.sealed !== undefined)).toBe(true);
     expect(settled).toEqual(["a", "b", "c"].map((key) => ({ key, isSealed: true })));
   });
+
+  it("makes no promise for what it reserves, where the store answers at once and nothing has to be opened", async () => {
+    const { latchkey, post } = service({ store: memoryStore(), encryption: ring({ perTenant: false }) });
+    const reserve = vi.spyOn(latchkey.store as SealedStore<unknown>, "reserveSealed");
+    const first = await (await post("a")).text();
+    const replay = await post("a");
+    expect(reserve.mock.results.map(({ value }) => value)).toMatchObject([
+      { kind: "execute" },
+      { kind: "replay", response: { headers: [[sealedMark, "1"]] } },
+    ]);
+    expect([replay.headers.get("idempotency-replayed"), await replay.text()]).toEqual(["true", first]);
+  });
 });
 
 describe("the end of a turn", () => {
