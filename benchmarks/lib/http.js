@@ -40,7 +40,7 @@ export function httpContender(options) {
   const { warmUpSeconds = Math.min(warmUpSecondsMax, seconds * warmUpTurns) } = options;
   /** @type {Promise<Awaited<ReturnType<typeof startChild<{ port: number }>>>> | undefined} */
   let started;
-  const args = [framework, protection, ...(databaseUrl ? [databaseUrl] : [])];
+  const args = [framework, protection, keys, ...(databaseUrl ? [databaseUrl] : [])];
 
   /** @returns {Promise<HttpSample>} */
   async function measure() {

@@ -1,5 +1,5 @@
 // One application on one framework, bare or behind one protection, in a process of its own: `http-server.js express
-// latchkey`. It tells its parent the port, and whenever it is asked, how much processor time it has used.
+// latchkey fresh`. It tells its parent the port, and whenever it is asked, how much processor time it has used.
 import { serve } from "@hono/node-server";
 import express from "express";
 import Fastify from "fastify";
@@ -17,8 +17,10 @@ import { expressPeer, nodeIdempotencyGlue } from "./peers.js";
 
 /** @typedef {import("../lib/http.js").Protection} Protection */
 
-const [framework, protection, databaseUrl] =
-  /** @type {[import("../lib/http.js").Framework, Protection, string | undefined]} */ (process.argv.slice(2));
+const [framework, protection, keys, databaseUrl] =
+  /** @type {[import("../lib/http.js").Framework, Protection, import("../lib/http.js").Keys, string | undefined]} */ (
+    process.argv.slice(2)
+  );
 
 /** @type {Record<import("../lib/http.js").Framework, () => Promise<number>>} */
 const applications = { express: onExpress, fastify: onFastify, hono: onHono };
@@ -81,8 +83,10 @@ function isLatchkey(name) {
 async function latchkeyFor(name) {
   if (isGuarded(name)) return guardedLatchkey(name, databaseUrl);
   if (name === "latchkey") {
-    // A short retention keeps the memory of a long run flat; the reaper is part of what is measured.
-    const latchkey = createLatchkey({ store: memoryStore(), tenant: "single", retentionMs: 2_000 });
+    // A short retention keeps the memory of a long run flat; the reaper is part of what is measured. What is replayed must
+    // not expire meanwhile: of those who come in that moment one executes, and the others are refused.
+    const retentionMs = keys === "replay" ? 600_000 : 2_000;
+    const latchkey = createLatchkey({ store: memoryStore(), tenant: "single", retentionMs });
     setInterval(() => void latchkey.reap({ limit: 100_000 }), 1_000).unref();
     return latchkey;
   }

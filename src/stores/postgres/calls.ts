@@ -119,12 +119,18 @@ function reserveVerb(
 function completeVerb(queries: Queries): Verb<CompleteCall, SettleAnswer> {
   // Where others wait for answers, rows are written in between. A batch with such a row is completed twice.
   let batchesByName = 0;
+  let pause = pauseMin;
   return {
     alone: async (call, { isLeft }) =>
       (isLeft ? undefined : await completeOne(queries, call)) ?? settle(queries, call.lease, call.settlement),
     async together(calls) {
-      const { answers, strays } = await completeBatch(queries, calls, { byPlace: batchesByName === 0 });
-      batchesByName = strays ? batchesAfterStrays : Math.max(0, batchesByName - 1);
+      const byPlace = batchesByName === 0;
+      if (!byPlace) batchesByName -= 1;
+      const { answers, strays } = await completeBatch(queries, calls, { byPlace });
+      if (strays) {
+        batchesByName = pause;
+        pause = Math.min(pause * 2, pauseMax);
+      } else if (byPlace) pause = Math.max(pause / 2, pauseMin);
       return answers;
     },
     isUnordered: false,
@@ -161,8 +167,9 @@ async function renewAll(
 /** Measured with 256 callers: a tenth more than with two, and as much as with four. */
 const flightsMax = 3;
 
-/** How many batches look for their rows after one that did not find one in its place. */
-const batchesAfterStrays = 8;
+/** How many batches look for their rows after one that did not find one in its place; twice as many each time it happens again. */
+const pauseMin = 8;
+const pauseMax = 1024;
 
 /** One that is not new makes its whole batch be inserted twice, so it takes some to believe that there are none. */
 const batchesOfNewMin = 8;
