@@ -393,4 +393,9 @@ export interface ReapCounts {
   readonly expired: number;
 }
 
-export type Unwatch = () => void;
+/** Ends a watch. */
+export interface Unwatch {
+  (): void;
+  /** Whether the request was certainly still running when the watch began, so that nobody has to look whether it was. */
+  readonly isRunning?: boolean;
+}

@@ -18,7 +18,7 @@ export async function waitForChange(options: {
   const unwatch = await watchIfPossible({ ...options, wake });
   try {
     // The record may have changed before the watch began.
-    if (unwatch !== undefined && (await options.changed())) return;
+    if (unwatch !== undefined && !unwatch.isRunning && (await options.changed())) return;
     let pollMs = unwatch === undefined ? pollMsFirst : pollMsBelowPush;
     for (;;) {
       const leftMs = until - runtime.now();

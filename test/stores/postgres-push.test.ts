@@ -51,6 +51,33 @@ it("a settlement in one process wakes the waiter in another, within moments", as
   expect(performance.now() - settledAt).toBeLessThan(1000);
 });
 
+it("a watch tells whether the request was running", async () => {
+  const one = postgresStore(database.pool());
+  const other = listening();
+  const lease = await leaseOf(one, request());
+  const isRunning = async (id: RecordId) => (await other.watch?.(id, () => {}))?.isRunning;
+  expect(await isRunning(lease)).toBe(true);
+  // Somebody waits already, and what has ended is not running.
+  expect(await isRunning(lease)).toBe(false);
+  await one.settle(lease, complete);
+  expect(await isRunning(lease)).toBe(false);
+  expect(await isRunning({ scope: lease.scope, key: "nobody's" })).toBe(false);
+  const failed = await leaseOf(one, request());
+  await one.settle(failed, { kind: "suspend", reason: "who knows", reconcileAfterMs: 60_000 });
+  expect(await isRunning(failed)).toBe(false);
+});
+
+it("a watch does not wait for the disk, and whatever comes after it does", async () => {
+  const pool = database.pool({ max: 1 });
+  const lease = await leaseOf(postgresStore(pool), request());
+  const waitsForDisk = async () => (await pool.query("SHOW synchronous_commit")).rows[0].synchronous_commit;
+  await pool.query("BEGIN");
+  await pool.query("SELECT latchkey_watch($1, $2)", [lease.scope, lease.key]);
+  expect(await waitsForDisk()).toBe("off");
+  await pool.query("COMMIT");
+  expect(await waitsForDisk()).toBe("on");
+});
+
 it("postgres.js hears what a pg pool settles", async () => {
   const sql = postgres(database.url);
   const other = postgresStore(sql, { listen: true });

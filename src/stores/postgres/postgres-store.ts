@@ -221,12 +221,13 @@ export class PostgresStore<Tx> implements Store<Tx> {
     try {
       // Heard before it is asked for: a notification between the two would be lost.
       await push.ready();
-      await this.#queries.all(statements.watch, [id.scope, id.key]);
+      const parameters = [id.scope, id.key];
+      const { running } = await this.#queries.call<{ running: boolean | null }>(statements.watch, parameters);
+      return Object.assign(unwatch, { isRunning: running === true });
     } catch (error) {
       unwatch();
       throw error;
     }
-    return unwatch;
   }
 
   /** Nothing was executed under this lease: saying so spares the key a reconciliation. */

@@ -106,3 +106,20 @@ BEGIN
     array_fill(statuses[1], ARRAY[last_head]), heads, array_fill(retentions[1], ARRAY[last_head])) AS b;
 END
 $$;
+
+-- Has somebody told when a request ends, and answers whether it was under way just then; NULL if it was not, or if somebody waits
+-- for it already. This need not be on disk before it is answered: whoever is not told looks by himself after a second.
+CREATE FUNCTION latchkey_watch(its_scope text, its_key text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+  is_running boolean;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  UPDATE latchkey_records AS r SET watched = true
+  WHERE r.scope = its_scope AND r.key = its_key AND r.state IN ('in_progress', 'pending', 'unknown') AND NOT r.watched
+  RETURNING r.state = 'in_progress' INTO is_running;
+  RETURN is_running;
+END
+$$;

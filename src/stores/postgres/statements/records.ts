@@ -209,6 +209,4 @@ FROM lease LEFT JOIN renewed USING (scope, key, fence, owner)
 ORDER BY lease.position`;
 
 /** Marks a record for which somebody waits, unless it is settled. $1 scope, $2 key */
-export const watch = `
-UPDATE latchkey_records SET watched = true
-WHERE scope = $1 AND key = $2 AND state IN ('in_progress', 'pending', 'unknown') AND NOT watched`;
+export const watch = "SELECT latchkey_watch($1, $2) AS running";
