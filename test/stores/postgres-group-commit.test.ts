@@ -1,16 +1,16 @@
-import pg from "pg";
+import type pg from "pg";
 import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { StoreError } from "../../src/core/errors.ts";
 import { noProgress } from "../../src/core/phase.ts";
 import type { Lease, ReserveRequest, Store } from "../../src/core/store.ts";
-import { databaseOf } from "../../src/stores/postgres/database.ts";
-import { PostgresStore } from "../../src/stores/postgres/postgres-store.ts";
 import { postgresStore } from "../../src/stores/postgres/store.ts";
 import {
   again,
   complete,
   eventually,
+  explained,
   leaseOf,
+  manyRecords,
   request,
   response,
   spied,
@@ -397,11 +397,8 @@ describe("a database in trouble", () => {
 });
 
 describe("the plan", () => {
-  /** The plans of everything that a round of batches executes, on one connection. */
-  async function plansOf(client: pg.Client, store: Store): Promise<string> {
-    const plans: string[] = [];
-    const hear = ({ message }: { message?: string | undefined }) => plans.push(message ?? "");
-    client.on("notice", hear);
+  /** A round of every kind of batch. */
+  async function batchesOn(store: Store): Promise<void> {
     const wanted = requests(3, { onCrash: "retry" });
     const held = await leases(store, wanted);
     await store.renew(held, 60_000);
@@ -419,8 +416,6 @@ describe("the plan", () => {
     for (let round = 0; round < 2; round += 1) {
       await Promise.all(wanted.slice(1).map((each) => store.reserve(again(each))));
     }
-    client.removeListener("notice", hear);
-    return plans.join("\n");
   }
 
   function expectIndexAccess(plans: string): void {
@@ -438,30 +433,16 @@ describe("the plan", () => {
   }
 
   it("is the same walk through the primary key in an empty table, and in a large one with the plans of the empty", async () => {
-    const client = new pg.Client({ connectionString: database.url });
-    await client.connect();
     await database.query("TRUNCATE latchkey_records");
     await database.query("ANALYZE latchkey_records");
-    await client.query(`
-      LOAD 'auto_explain'; SET auto_explain.log_min_duration = 0; SET auto_explain.log_nested_statements = on;
-      SET auto_explain.log_analyze = on; SET client_min_messages = log`);
-    // A pool of one connection, so that the plans of the first round are there in the second.
-    const single = {
-      query: (text: string, values: unknown[]) => client.query(text, values),
-      connect: () => Promise.reject(new Error("nobody needs a transaction here")),
-      on: () => {},
-    };
-    const store = new PostgresStore(databaseOf(single as never), {}, { aloneMax: 0 });
-    expectIndexAccess(await plansOf(client, store));
-    for (let round = 0; round < 8; round += 1) await plansOf(client, store);
-    await database.query(`
-      INSERT INTO latchkey_records (scope, key, state, fingerprint, fence, on_crash, created_at, expires_at, owner,
-        completed_at, response_status, response_head)
-      SELECT 's', 'k' || i, 'completed', 'f', 1, 'retry', now(), now() + interval '1 day', 'o' || i, now(), 201, '{}'
-      FROM generate_series(1, 100000) AS i`);
-    expectIndexAccess(await plansOf(client, store));
+    const { store, plansOf, end } = await explained(database.url, { aloneMax: 0 });
+    const plans = () => plansOf(() => batchesOn(store));
+    expectIndexAccess(await plans());
+    for (let round = 0; round < 8; round += 1) await plans();
+    await database.query(manyRecords);
+    expectIndexAccess(await plans());
     await database.query("ANALYZE latchkey_records");
-    expectIndexAccess(await plansOf(client, store));
-    await client.end();
+    expectIndexAccess(await plans());
+    await end();
   });
 });

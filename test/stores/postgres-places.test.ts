@@ -1,16 +1,16 @@
-import pg from "pg";
+import type pg from "pg";
 import { beforeAll, describe, expect, it } from "vitest";
 import type { Lease, SettleAnswer, Settlement, Store } from "../../src/core/store.ts";
-import { databaseOf } from "../../src/stores/postgres/database.ts";
 import { PlacedLease } from "../../src/stores/postgres/placed-lease.ts";
-import { PostgresStore } from "../../src/stores/postgres/postgres-store.ts";
 import {
   again,
   complete,
   expectingNew,
+  explained,
   functionsIn,
   insertion,
   leaseOf,
+  manyRecords,
   request,
   response,
   useDatabase,
@@ -199,27 +199,10 @@ describe("a row that is not where it was reserved", () => {
 
 describe("the plan of completing by place", () => {
   it("goes to the places and nowhere else, in an empty table and in a large one with the plans of the empty", async () => {
-    const client = new pg.Client({ connectionString: database.url });
-    await client.connect();
     await database.query("TRUNCATE latchkey_records");
     await database.query("ANALYZE latchkey_records");
-    await client.query(`
-      LOAD 'auto_explain'; SET auto_explain.log_min_duration = 0; SET auto_explain.log_nested_statements = on;
-      SET auto_explain.log_analyze = on; SET client_min_messages = log`);
-    const single = {
-      query: (text: string, values: unknown[]) => client.query(text, values),
-      connect: () => Promise.reject(new Error("nobody needs a transaction here")),
-      on: () => {},
-    };
-    const store = new PostgresStore(databaseOf(single as never), {});
-    const round = async () => {
-      const plans: string[] = [];
-      const hear = ({ message }: { message?: string | undefined }) => plans.push(message ?? "");
-      client.on("notice", hear);
-      await settleAll(store, await leases(store, 12));
-      client.removeListener("notice", hear);
-      return plans.join("\n");
-    };
+    const { store, plansOf, end } = await explained(database.url);
+    const round = () => plansOf(async () => settleAll(store, await leases(store, 12)));
     const expectPlaces = (plans: string) => {
       expect(plans).toContain("latchkey_reserve_alike");
       expect(plans).toContain(byPlace);
@@ -231,14 +214,10 @@ describe("the plan of completing by place", () => {
     };
     for (let times = 0; times < 8; times += 1) await round();
     expectPlaces(await round());
-    await database.query(`
-      INSERT INTO latchkey_records (scope, key, state, fingerprint, fence, on_crash, created_at, expires_at, owner,
-        completed_at, response_status, response_head)
-      SELECT 's', 'k' || i, 'completed', 'f', 1, 'retry', now(), now() + interval '1 day', 'o' || i, now(), 201, '{}'
-      FROM generate_series(1, 100000) AS i`);
+    await database.query(manyRecords);
     expectPlaces(await round());
     await database.query("ANALYZE latchkey_records");
     expectPlaces(await round());
-    await client.end();
+    await end();
   });
 });

@@ -2,6 +2,8 @@ import pg from "pg";
 import { afterAll, beforeAll } from "vitest";
 import type { StoredResponse } from "../../src/core/response.ts";
 import type { Lease, ReserveRequest, Settlement, Store } from "../../src/core/store.ts";
+import { databaseOf } from "../../src/stores/postgres/database.ts";
+import { PostgresStore } from "../../src/stores/postgres/postgres-store.ts";
 import {
   migrate,
   type PostgresClient,
@@ -100,6 +102,39 @@ export async function expectingNew(pool: pg.Pool): Promise<{ store: Store; texts
   texts.length = 0;
   return { store, texts };
 }
+
+/** A store on one connection, so that its plans stay, and the plans of everything that a piece of work executes on it. */
+export async function explained(url: string, { aloneMax } = { aloneMax: 1 }) {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await client.query(`
+    LOAD 'auto_explain'; SET auto_explain.log_min_duration = 0; SET auto_explain.log_nested_statements = on;
+    SET auto_explain.log_analyze = on; SET client_min_messages = log`);
+  const single = {
+    query: (text: string, values: unknown[]) => client.query(text, values),
+    connect: () => Promise.reject(new Error("nobody needs a transaction here")),
+    on: () => {},
+  };
+  return {
+    store: new PostgresStore(databaseOf(single as never), {}, { aloneMax }),
+    async plansOf(work: () => Promise<unknown>): Promise<string> {
+      const plans: string[] = [];
+      const hear = ({ message }: { message?: string | undefined }) => plans.push(message ?? "");
+      client.on("notice", hear);
+      await work();
+      client.removeListener("notice", hear);
+      return plans.join("\n");
+    },
+    end: () => client.end(),
+  };
+}
+
+/** Makes a small table a large one, without any plan being made anew. */
+export const manyRecords = `
+  INSERT INTO latchkey_records (scope, key, state, fingerprint, fence, on_crash, created_at, expires_at, owner,
+    completed_at, response_status, response_head)
+  SELECT 's', 'k' || i, 'completed', 'f', 1, 'retry', now(), now() + interval '1 day', 'o' || i, now(), 201, '{}'
+  FROM generate_series(1, 100000) AS i`;
 
 /** The functions that statements call. */
 export function functionsIn(texts: readonly string[]): (string | undefined)[] {
