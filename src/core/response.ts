@@ -124,12 +124,12 @@ const encodingVersion = 1;
 
 export function encodeResponse(response: StoredResponse): EncodedResponse {
   switch (response.kind) {
-    case "full":
-      return {
-        status: response.status,
-        head: JSON.stringify({ v: encodingVersion, headers: response.headers, trace: response.trace }),
-        body: response.body,
-      };
+    case "full": {
+      const { status, headers, trace, body } = response;
+      const head =
+        trace === undefined ? headText(headers) : JSON.stringify({ v: encodingVersion, headers, trace });
+      return { status, head, body };
+    }
     case "omitted":
       return {
         status: response.status,
@@ -144,6 +144,34 @@ export function encodeResponse(response: StoredResponse): EncodedResponse {
     default:
       return response satisfies never;
   }
+}
+
+/** The one that was written last. Most answers of an API have the same, and need not be written down again. */
+let lastWritten: { readonly headers: readonly HeaderPair[]; readonly text: string } | undefined;
+
+function headText(headers: readonly HeaderPair[]): string {
+  if (lastWritten === undefined || !areSameHeaders(headers, lastWritten.headers)) {
+    lastWritten = {
+      headers: copiedHeaders(headers),
+      text: JSON.stringify({ v: encodingVersion, headers } satisfies ResponseHead),
+    };
+  }
+  return lastWritten.text;
+}
+
+export function areSameHeaders(some: readonly HeaderPair[], others: readonly HeaderPair[]): boolean {
+  if (some.length !== others.length) return false;
+  for (let at = 0; at < some.length; at += 1) {
+    const one = some[at];
+    const other = others[at];
+    if (one?.[0] !== other?.[0] || one?.[1] !== other?.[1]) return false;
+  }
+  return true;
+}
+
+/** For whoever keeps them: those who made them may go on to change them. */
+export function copiedHeaders(headers: readonly HeaderPair[]): readonly HeaderPair[] {
+  return headers.map(([name, value]): HeaderPair => [name, value]);
 }
 
 interface ResponseHead {

@@ -4,7 +4,14 @@ import { UnreadableError } from "../core/errors.ts";
 import type { Message, NewMessage } from "../core/outbox.ts";
 import type { Phase, Progress } from "../core/phase.ts";
 import type { RecordId } from "../core/record.ts";
-import { type HeaderPair, isSealed, type StoredResponse, sealedMark } from "../core/response.ts";
+import {
+  areSameHeaders,
+  copiedHeaders,
+  type HeaderPair,
+  isSealed,
+  type StoredResponse,
+  sealedMark,
+} from "../core/response.ts";
 import type { StoredRequest } from "../core/stored-request.ts";
 import { bytesOf, isSealedText, placeName, type SealingKey, seal, textOf } from "./envelope.ts";
 
@@ -212,10 +219,8 @@ function headBytes(head: object): Buffer {
 
 /** Most answers of a service have the headers of the answer before, and need not be written down again. */
 function headersBytes(headers: readonly HeaderPair[]): Buffer {
-  if (latest === undefined || !areSame(headers, latest.headers)) {
-    // Copied: whoever made them may go on to change them.
-    const copied = headers.map(([name, value]): HeaderPair => [name, value]);
-    latest = { headers: copied, bytes: headBytes({ headers } satisfies ResponseHead) };
+  if (latest === undefined || !areSameHeaders(headers, latest.headers)) {
+    latest = { headers: copiedHeaders(headers), bytes: headBytes({ headers } satisfies ResponseHead) };
   }
   return latest.bytes;
 }
@@ -226,16 +231,6 @@ interface WrittenHeaders {
 }
 
 let latest: WrittenHeaders | undefined;
-
-function areSame(some: readonly HeaderPair[], others: readonly HeaderPair[]): boolean {
-  if (some.length !== others.length) return false;
-  for (let at = 0; at < some.length; at += 1) {
-    const one = some[at];
-    const other = others[at];
-    if (one?.[0] !== other?.[0] || one?.[1] !== other?.[1]) return false;
-  }
-  return true;
-}
 
 function splitHead<Head>(plain: Buffer): { readonly head: Head; readonly body: Buffer } {
   const bodyAt = lengthBytes + plain.readUInt32BE();

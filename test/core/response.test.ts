@@ -3,6 +3,7 @@ import {
   type CapturedResponse,
   decodeResponse,
   encodeResponse,
+  type HeaderPair,
   headerAllowList,
   toStoredResponse,
 } from "../../src/core/response.ts";
@@ -56,6 +57,24 @@ describe("stored responses", () => {
       const stored = toStoredResponse(captured, { allowedHeaders: headerAllowList([]), responseBytesMax });
       expect(decodeResponse(encodeResponse(stored))).toEqual(stored);
     }
+  });
+
+  it("are written with their own headers, whoever was written before and whatever becomes of the list", () => {
+    const written = (headers: HeaderPair[], trace?: string) =>
+      encodeResponse({ kind: "full", status: 201, headers, body, ...(trace === undefined ? {} : { trace }) })
+        .head;
+    const body = Buffer.from("done");
+    const list: HeaderPair[] = [["location", "/a"]];
+    expect(written(list)).toBe('{"v":1,"headers":[["location","/a"]]}');
+    list[0] = ["location", "/b"];
+    expect(written(list)).toBe('{"v":1,"headers":[["location","/b"]]}');
+    expect(written([["location", "/b"]])).toBe('{"v":1,"headers":[["location","/b"]]}');
+    expect(written([["Location", "/b"]])).toBe('{"v":1,"headers":[["Location","/b"]]}');
+    list.push(["etag", "1"]);
+    expect(written(list)).toBe('{"v":1,"headers":[["location","/b"],["etag","1"]]}');
+    expect(written([])).toBe('{"v":1,"headers":[]}');
+    expect(written(list, "00-1")).toBe('{"v":1,"headers":[["location","/b"],["etag","1"]],"trace":"00-1"}');
+    expect(written(list)).toBe('{"v":1,"headers":[["location","/b"],["etag","1"]]}');
   });
 
   it("of a newer version are not guessed at", () => {
