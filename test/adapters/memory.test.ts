@@ -1,6 +1,5 @@
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { describe, expect } from "vitest";
+import { collectGarbage } from "../support/garbage.ts";
 import { bytes, stream } from "./application.ts";
 import { keptConnection } from "./client.ts";
 import { expressVersions } from "./frameworks/express.ts";
@@ -10,9 +9,6 @@ import { hono } from "./frameworks/hono.ts";
 import { koaOrders } from "./frameworks/koa.ts";
 import { node } from "./frameworks/node.ts";
 import { registerCase } from "./harness.ts";
-
-setFlagsFromString("--expose-gc");
-const collectGarbage = runInNewContext("gc") as () => void;
 
 /** Memory outside of the heap, where bodies are, once nothing is left to collect. */
 async function bodyBytes(): Promise<number> {

@@ -1,10 +1,6 @@
-import v8 from "node:v8";
-import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
 import { BriefMap } from "../../src/core/brief-map.ts";
-
-v8.setFlagsFromString("--expose-gc");
-const collect = runInNewContext("gc") as (options: { type: "minor" }) => void;
+import { collectGarbage } from "../support/garbage.ts";
 
 describe("BriefMap", () => {
   it("holds what was set until it is deleted", () => {
@@ -47,12 +43,12 @@ function leftBehind(map: BriefMap<object>): number {
   };
   for (let index = 0; index < 64; index += 1) step(index);
   // What is there by now is old, and will not be looked at before the next full collection.
-  for (let collections = 0; collections < 3; collections += 1) collect({ type: "minor" });
+  for (let collections = 0; collections < 3; collections += 1) collectGarbage({ type: "minor" });
   const before = process.memoryUsage().heapUsed;
   for (let index = 64; index < 5_064; index += 1) {
     step(index);
-    if (index % 500 === 0) collect({ type: "minor" });
+    if (index % 500 === 0) collectGarbage({ type: "minor" });
   }
-  collect({ type: "minor" });
+  collectGarbage({ type: "minor" });
   return process.memoryUsage().heapUsed - before;
 }

@@ -220,4 +220,26 @@ describe("the plan of completing by place", () => {
     expectPlaces(await round());
     await end();
   });
+
+  it("and that of a watch goes through the primary key", async () => {
+    await database.query("TRUNCATE latchkey_records");
+    await database.query("ANALYZE latchkey_records");
+    const { store, plansOf, query, end } = await explained(database.url);
+    const watch = () =>
+      plansOf(async () => {
+        const [lease] = await leases(store, 1);
+        await query("SELECT latchkey_watch($1, $2)", [lease?.scope, lease?.key]);
+      });
+    const expectKey = (plans: string) => {
+      expect(plans).toMatch(/Update on latchkey_records[\s\S]*Index Scan using latchkey_records_pkey/);
+      expect(plans).not.toContain("Seq Scan");
+    };
+    for (let times = 0; times < 8; times += 1) await watch();
+    expectKey(await watch());
+    await database.query(manyRecords);
+    expectKey(await watch());
+    await database.query("ANALYZE latchkey_records");
+    expectKey(await watch());
+    await end();
+  });
 });

@@ -117,7 +117,6 @@ describe("what a request costs", () => {
       audit: [auditTrail({ before: false, scope: true, key: true }), [10, ...id]],
       renew: [statements.renew, ["{crowd}", "{77}", "{1}", "{somebody}", 1]],
       read: [statements.read, id],
-      watch: [statements.watch, id],
       sweep: [upkeep.sweep, [10, "reason", "me", "why", "why not", ...response]],
       reapDeleting: [reapDeleting(), [10, null]],
       reapMarking: [reapMarking, [10, 1]],

@@ -125,6 +125,7 @@ export async function explained(url: string, { aloneMax } = { aloneMax: 1 }) {
       client.removeListener("notice", hear);
       return plans.join("\n");
     },
+    query: (text: string, values: unknown[]) => client.query(text, values),
     end: () => client.end(),
   };
 }

@@ -6,6 +6,7 @@ import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { keptConnection, readAnswer, send, speak } from "../../adapters/client.ts";
 import { deferred, until } from "../../adapters/harness.ts";
+import { collectGarbage } from "../../support/garbage.ts";
 import { closesAfterwards, Gateway } from "./gateway.ts";
 import { answerText, Misbehaving } from "./misbehaving.ts";
 
@@ -35,17 +36,22 @@ async function digest(stream: AsyncIterable<Buffer>): Promise<string> {
   return hash.digest("hex");
 }
 
-/** How much more memory there was at worst than before, looked at while something goes on. */
+/** How much more memory was in use at worst than before, looked at while something goes on. What is only garbage is not. */
 async function memoryDuring(work: () => Promise<void>): Promise<number> {
-  const before = process.memoryUsage();
+  const before = memoryInUse();
   let most = 0;
   const watch = setInterval(() => {
-    const { external, heapUsed } = process.memoryUsage();
-    most = Math.max(most, external + heapUsed - before.external - before.heapUsed);
-  }, 5);
+    most = Math.max(most, memoryInUse() - before);
+  }, 20);
   await work();
   clearInterval(watch);
   return most;
+}
+
+function memoryInUse(): number {
+  collectGarbage();
+  const { external, heapUsed } = process.memoryUsage();
+  return external + heapUsed;
 }
 
 describe("a body of 50 MB on an unprotected route", () => {
