@@ -28,7 +28,6 @@ beforeAll(() => {
   pool = database.pool({ max: 20 });
 });
 
-/** Sorted as batches are, so that the first is in the first. */
 async function leases(store: Store, count: number): Promise<Lease[]> {
   const wanted = Array.from({ length: count }, () => request());
   return Promise.all(wanted.map((each) => leaseOf(store, each)));
@@ -133,10 +132,10 @@ describe("a row that is not where it was reserved", () => {
 
   it("makes the next batches look for their rows, and twice as many if it happens again", async () => {
     const { store, texts } = await expectingNew(pool);
-    /** How the next pairs of leases are completed, each pair in one batch. */
-    const waysOf = async (pairs: number, { strays }: { strays: boolean }) => {
+    /** How the leases of the next rounds are completed, in two batches each. */
+    const waysOf = async (rounds: number, { strays }: { strays: boolean }) => {
       const ways: (string | undefined)[] = [];
-      for (let round = 0; round < pairs; round += 1) {
+      for (let round = 0; round < rounds; round += 1) {
         const held = await leases(store, 4);
         if (strays) await store.renew(held, 60_000);
         texts.length = 0;
