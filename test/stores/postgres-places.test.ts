@@ -181,16 +181,21 @@ describe("a row that is not where it was reserved", () => {
     await database.query("VACUUM latchkey_records");
     const there = { ...gone, ...change(gone) };
     const columns = { scope: `'${there.scope}'`, key: `'${there.key}'`, fence: String(there.fence) };
-    await database.query(
-      insertion({ ...columns, owner: `'${there.owner}'`, state: "'in_progress'", lease_until: "now()" }),
-    );
+    const id = [there.scope, there.key];
     const lookThere = () =>
-      database.query(
+      database.query<{ place: string; state: string }>(
         "SELECT ctid::text AS place, state FROM latchkey_records WHERE scope = $1 AND key = $2",
-        [there.scope, there.key],
+        id,
       );
-    const before = await lookThere();
-    expect(before).toEqual([{ place: PlacedLease.placeOf(gone), state: "in_progress" }]);
+    const before = [{ place: PlacedLease.placeOf(gone) ?? "", state: "in_progress" }];
+    // Pages have other free places too. What a row has left is not free until the next vacuum.
+    for (let tries = 0; (await lookThere())[0]?.place !== before[0]?.place; tries += 1) {
+      if (tries > 2_000) throw new Error(`no row came to ${before[0]?.place}`);
+      await database.query("DELETE FROM latchkey_records WHERE scope = $1 AND key = $2", id);
+      await database.query(
+        insertion({ ...columns, owner: `'${there.owner}'`, state: "'in_progress'", lease_until: "now()" }),
+      );
+    }
     expect(kindsOf(await settleAll(store, held))).toEqual(["lost", ...settled(held.slice(1))]);
     expect(await lookThere()).toEqual(before);
   });
