@@ -73,15 +73,8 @@ function byHeader(
       `The ${rules.header} header is no time: send one, once, such as @1700000000 in seconds since 1970.`,
     );
   }
-  const lateness = (): Lateness => {
-    const timeliness = timelinessOf(sent.ms, now(), policy);
-    if (timeliness !== "future") return timeliness;
-    return invalid(
-      `The ${rules.header} header is in the future: set the clock, and send when the request was first sent.`,
-    );
-  };
   const secrets = secretsFor(rules, timed.tenant);
-  if (secrets === undefined) return lateness();
+  if (secrets === undefined) return byTime(sent.ms, rules, policy, now);
   return whenKnown(secrets, (known): Lateness => {
     const { seconds, signature } = sent;
     const { tenant, key } = timed;
@@ -90,11 +83,19 @@ function byHeader(
       seconds !== undefined &&
       signature !== undefined &&
       isSignedBy(known, { tenant, key, seconds }, signature);
-    if (isGood) return lateness();
+    if (isGood) return byTime(sent.ms, rules, policy, now);
     return invalid(
       `The ${rules.header} header has to be signed for this caller, this key and this time, and is not.`,
     );
   });
+}
+
+function byTime(sentAt: number, rules: RequestTimeHeader, policy: Policy, now: () => number): Lateness {
+  const timeliness = timelinessOf(sentAt, now(), policy);
+  if (timeliness !== "future") return timeliness;
+  return invalid(
+    `The ${rules.header} header is in the future: set the clock, and send when the request was first sent.`,
+  );
 }
 
 /** Undefined where times are not signed. */

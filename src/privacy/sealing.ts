@@ -43,26 +43,27 @@ export function sealResponse(
 
 /** The answer to whatever nobody executed in time is the same for all, and known to everybody. */
 export function sealUnclaimed(key: SealingKey, response: StoredResponse): StoredResponse {
-  return sealedWith(key, unclaimedPlace(response.status), response, unclaimedMark);
+  return sealedWith(key, unclaimedPlace(response.status), response, unclaimedMarks);
 }
 
 function sealedWith(
   key: SealingKey,
   about: string,
   response: StoredResponse,
-  mark: HeaderPair = recordMark,
+  headers: readonly HeaderPair[] = recordMarks,
 ): FullResponse {
   const body =
     response.kind === "full"
       ? seal(key, about, headersBytes(response.headers), response.body)
       : seal(key, about, headBytes({ omittedBytes: response.bodyBytes, because: response.because }));
   const { status, trace } = response;
-  return { kind: "full", status, headers: [mark], body, ...(trace === undefined ? {} : { trace }) };
+  const sealed = { kind: "full", status, headers, body } as const;
+  return trace === undefined ? sealed : { ...sealed, trace };
 }
 
 export function sealedResponse(id: RecordId, response: StoredResponse): Sealed | undefined {
   if (response.kind !== "full" || !isSealed(response.headers)) return undefined;
-  const isUnclaimed = response.headers[0]?.[1] === unclaimedMark[1];
+  const isUnclaimed = response.headers[0]?.[1] === unclaimed;
   const about = isUnclaimed ? unclaimedPlace(response.status) : responsePlace(id, response.status);
   return { envelope: bufferOf(response.body), about };
 }
@@ -88,7 +89,7 @@ export function shreddedResponse({ status, trace }: StoredResponse): StoredRespo
 export function sealRequest(key: SealingKey, id: RecordId, request: StoredRequest): StoredRequest {
   const { method, tenant, target, headers, body } = request;
   const sealed = seal(key, requestPlace(id, request), headBytes({ target, headers }), body);
-  return { method, tenant, target: "sealed", headers: [recordMark], body: sealed };
+  return { method, tenant, target: "sealed", headers: recordMarks, body: sealed };
 }
 
 export function sealedRequest(id: RecordId, request: StoredRequest): Sealed | undefined {
@@ -179,8 +180,10 @@ function fieldOf(phase: Phase, field: PhaseField): string | undefined {
   return (phase as Partial<Record<PhaseField, string>>)[field];
 }
 
-const recordMark: HeaderPair = [sealedMark, "1"];
-const unclaimedMark: HeaderPair = [sealedMark, "unclaimed"];
+/** In the place of headers. */
+const recordMarks: readonly HeaderPair[] = [[sealedMark, "1"]];
+const unclaimed = "unclaimed";
+const unclaimedMarks: readonly HeaderPair[] = [[sealedMark, unclaimed]];
 
 function responsePlace({ scope, key }: RecordId, status: number): string {
   return placeName("response", scope, key, String(status));
