@@ -17,8 +17,8 @@ import {
 } from "./postgres-support.ts";
 
 /*
- * What the migration 0010_settling_by_place is for: requests that are alike are reserved and completed in fewer steps, and
- * their rows are looked for where they were reserved.
+ * What the migrations 0010_settling_by_place and 0011_strays are for: requests that are alike are reserved and completed in
+ * fewer steps, and their rows are looked for where they were reserved, and by their names only where they are not there.
  */
 
 const database = useDatabase();
@@ -130,7 +130,38 @@ describe("a row that is not where it was reserved", () => {
     },
   );
 
-  it("makes the next batches look for their rows, and twice as many if it happens again", async () => {
+  it("is looked for alone: its neighbours and the next batches are completed in their places", async () => {
+    const { store, texts } = await expectingNew(pool);
+    for (let round = 0; round < 4; round += 1) {
+      const held = await leases(store, 12);
+      await database.query("UPDATE latchkey_records SET watched = true WHERE key = $1", [held[round]?.key]);
+      texts.length = 0;
+      expect(kindsOf(await settleAll(store, held))).toEqual(settled(held));
+      expect(new Set(functionsIn(texts))).toEqual(new Set([byPlace]));
+    }
+  });
+
+  it("is not waited for by its neighbours while somebody writes it", async () => {
+    const { store } = await expectingNew(pool);
+    const held = await leases(store, 12);
+    const [moved, ...others] = held as [Lease, ...Lease[]];
+    const writer = await pool.connect();
+    await store.renew([moved], 60_000);
+    await writer.query("BEGIN");
+    await writer.query("SELECT FROM latchkey_records WHERE key = $1 FOR UPDATE", [moved.key]);
+    let isFree = false;
+    const last = store.settle(moved, complete).then(({ kind }) => ({ kind, isFree }));
+    try {
+      expect(kindsOf(await settleAll(store, others))).toEqual(settled(others));
+    } finally {
+      isFree = true;
+      await writer.query("COMMIT");
+      writer.release();
+    }
+    expect(await last).toEqual({ kind: "settled", isFree: true });
+  });
+
+  it("makes the next batches look for their rows if most are not, and twice as many if it happens again", async () => {
     const { store, texts } = await expectingNew(pool);
     /** How the leases of the next rounds are completed, in two batches each. */
     const waysOf = async (rounds: number, { strays }: { strays: boolean }) => {
@@ -222,6 +253,28 @@ describe("the plan of completing by place", () => {
     expectPlaces(await round());
     await database.query("ANALYZE latchkey_records");
     expectPlaces(await round());
+    await end();
+  });
+
+  it("goes through the primary key for a row that is not there any more, and for no other", async () => {
+    await database.query("TRUNCATE latchkey_records");
+    await database.query("ANALYZE latchkey_records");
+    const { store, plansOf, end } = await explained(database.url);
+    const round = () =>
+      plansOf(async () => {
+        const held = await leases(store, 12);
+        await database.query("UPDATE latchkey_records SET watched = true WHERE key = $1", [held[5]?.key]);
+        await settleAll(store, held);
+      });
+    const expectOne = (plans: string) => {
+      expect(plans).not.toContain("Seq Scan");
+      const looks = /Index Scan using latchkey_records_pkey on latchkey_records r[^\n]* loops=(\d+)/g;
+      expect([...plans.matchAll(looks)].map(([, loops]) => loops)).toEqual(["1"]);
+    };
+    for (let times = 0; times < 8; times += 1) await round();
+    expectOne(await round());
+    await database.query(manyRecords);
+    expectOne(await round());
     await end();
   });
 

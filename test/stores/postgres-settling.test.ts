@@ -240,6 +240,7 @@ it("records of before are listed, reaped and swept as they were", async () => {
     "0008_settling_in_place",
     "0009_cheaper_rules",
     "0010_settling_by_place",
+    "0011_strays",
   ]);
   const store = postgresStore(pool);
   expect((await store.list({ state: "unknown", limit: 10 })).records).toMatchObject([{ key: "unknown" }]);

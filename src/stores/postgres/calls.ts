@@ -117,7 +117,7 @@ function reserveVerb(
 }
 
 function completeVerb(queries: Queries): Verb<CompleteCall, SettleAnswer> {
-  // Where others wait for answers, rows are written in between. A batch with such a row is completed twice.
+  // Where leases are renewed before they end, rows are not where they were reserved. A batch of such rows looks for them twice.
   let batchesByName = 0;
   let pause = pauseMin;
   return {
@@ -167,7 +167,7 @@ async function renewAll(
 /** Measured with 256 callers: a tenth more than with two, and as much as with four. */
 const flightsMax = 3;
 
-/** How many batches look for their rows after one that did not find one in its place; twice as many each time it happens again. */
+/** How many batches look for their rows after one that did not find most in their places; twice as many each time it happens again. */
 const pauseMin = 8;
 const pauseMax = 1024;
 

@@ -8,7 +8,7 @@ import type { Queries } from "./queries.ts";
 import { durationMs } from "./rows.ts";
 
 /*
- * Completing requests by the functions of the migrations 0008_settling_in_place and 0010_settling_by_place.
+ * Completing requests by the functions of the migrations 0008_settling_in_place and 0011_strays.
  */
 
 const functions = {
@@ -21,7 +21,7 @@ export interface CompleteCall {
   readonly settlement: Extract<Settlement, { kind: "complete" }>;
 }
 
-/** What became of a batch, and whether rows were not where they had been. */
+/** What became of a batch, and whether most of its rows were not where they had been. */
 export interface Completed {
   readonly answers: Answers<SettleAnswer>;
   readonly strays: boolean;
