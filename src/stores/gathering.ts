@@ -31,6 +31,13 @@ export interface GatheringOptions {
    * the disk, as long as batches stay large.
    */
   readonly flightsMax?: number;
+  /** So few go at once, whatever is under way: waiting for one another would only cost them time. Four if not said. */
+  readonly quietMax?: number;
+  /**
+   * Up to how many calls there is one batch at a time; none if not said. Where every batch waits for the disk, two small ones
+   * take longer than one.
+   */
+  readonly smallCrowdMax?: number;
   /** Whether batches can wait for each other's records, and so must all go through them in one order; true if not said. */
   readonly isSorted?: boolean;
 }
@@ -56,7 +63,9 @@ export class Gathering {
       now: () => performance.now(),
       aloneMax: 1,
       isSorted: true,
-      flightsMax: flightsMin,
+      flightsMax: flightsOfCrowd,
+      quietMax: 4,
+      smallCrowdMax: 0,
       ...options,
     };
   }
@@ -148,17 +157,21 @@ export class Gathering {
 
   /** A flight that takes for ever must not keep everybody else on the ground. */
   #freeFlights(): number {
-    const stalledSince = this.#options.now() - stalledMs;
+    const { now, quietMax, smallCrowdMax, flightsMax } = this.#options;
+    const moment = now();
     let busy = 0;
-    let flying = 0;
-    for (const { since, calls } of this.#flights) {
-      if (since <= stalledSince) continue;
+    let calls = this.#readyCount();
+    let isSlow = false;
+    for (const flight of this.#flights) {
+      const flownMs = moment - flight.since;
+      if (flownMs >= stalledMs) continue;
       busy += 1;
-      flying += calls;
+      calls += flight.calls;
+      isSlow ||= flownMs >= slowMs;
     }
-    const calls = flying + this.#readyCount();
-    if (busy >= flightsMin && calls <= quietCallsMax) return 1;
-    return Math.min(Math.max(flightsMin, Math.floor(calls / callsOfFlight)), this.#options.flightsMax) - busy;
+    if (calls <= quietMax) return Math.max(1, flightsOfCrowd - busy);
+    if (calls <= smallCrowdMax && !isSlow) return 1 - busy;
+    return Math.min(Math.max(flightsOfCrowd, Math.floor(calls / callsOfFlight)), flightsMax) - busy;
   }
 
   #readyCount(): number {
@@ -284,13 +297,10 @@ export class Gathering {
 }
 
 /** Enough to keep the server busy while answers are read here; with more of them the batches only get smaller. */
-const flightsMin = 2;
+const flightsOfCrowd = 2;
 
 /** More are under way only if each has as many calls as this. */
 const callsOfFlight = 64;
-
-/** With so few of them there is nothing to be gained by waiting for another, and its time to be lost. */
-const quietCallsMax = 4;
 
 /** Far more than one batch gains anything by. */
 const batchMax = 512;
@@ -299,6 +309,9 @@ const batchBytesMax = 1024 * 1024;
 /** What fits into memory on any machine, and takes seconds to write down. */
 const waitingMax = 10_000;
 const waitingBytesMax = 64 * 1024 * 1024;
+
+/** Long against a disk's time to write. Whoever waits for something else must not hold up a small crowd. */
+const slowMs = 20;
 
 /** Long against any statement here, short against anybody's patience. */
 const stalledMs = 1_000;

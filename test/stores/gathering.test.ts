@@ -121,6 +121,74 @@ describe("what travels together", () => {
     expect(asked.map(({ keys }) => keys.length)).toEqual(batches);
   });
 
+  describe("where a small crowd has one flight at a time", () => {
+    const crowd = () => {
+      const { asked, verb } = database();
+      const all = new Gathering({ isRefusal: () => false, now: () => now, quietMax: 2, smallCrowdMax: 16 });
+      let count = 0;
+      const come = async (calls: number) => {
+        for (const end = count + calls; count < end; count += 1)
+          void all.ask(verb, id(`k${count}`), id(`k${count}`));
+        await turn();
+      };
+      return { asked, come, sizes: () => asked.map(({ keys }) => keys.length) };
+    };
+
+    it.each([
+      [5, [5]],
+      [16, [16]],
+      [17, [9, 8]],
+      [3, [3]],
+      [2, [1, 1]],
+    ])("%i calls leave in batches of %j", async (count, batches) => {
+      const { come, sizes } = crowd();
+      await come(count);
+      expect(sizes()).toEqual(batches);
+    });
+
+    it("who comes later waits for its end, and no longer", async () => {
+      const { asked, come, sizes } = crowd();
+      await come(8);
+      await come(4);
+      await come(2);
+      expect(sizes()).toEqual([8]);
+      asked[0]?.answer();
+      await turn();
+      expect(sizes()).toEqual([8, 6]);
+    });
+
+    it("a second call does not wait for the first, and a third one does", async () => {
+      const { asked, come, sizes } = crowd();
+      await come(1);
+      await come(1);
+      await come(1);
+      expect(sizes()).toEqual([1, 1]);
+      asked[0]?.answer();
+      await turn();
+      expect(sizes()).toEqual([1, 1, 1]);
+    });
+
+    it("goes on beside one that takes long", async () => {
+      const { come, sizes } = crowd();
+      await come(8);
+      now += 19;
+      await come(3);
+      expect(sizes()).toEqual([8]);
+      now += 1;
+      await come(1);
+      expect(sizes()).toEqual([8, 4]);
+    });
+
+    it("shares its flights as soon as it is a large one", async () => {
+      const { come, sizes } = crowd();
+      await come(8);
+      await come(8);
+      expect(sizes()).toEqual([8]);
+      await come(1);
+      expect(sizes()).toEqual([8, 9]);
+    });
+  });
+
   it("what is large travels in batches of its own", async () => {
     const { asked, verb } = database();
     const all = gathering();

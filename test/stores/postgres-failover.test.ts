@@ -161,7 +161,8 @@ it("a connection to a host that has vanished is given up, and the pool gets othe
   const lease = await leaseOf(store, request());
   await Promise.all([leaseOf(store, request()), leaseOf(store, request())]);
   proxy.strand();
-  const asked = await Promise.allSettled(Array.from({ length: 4 }, () => store.reserve(request())));
+  // A crowd, so that both connections are tried.
+  const asked = await Promise.allSettled(Array.from({ length: 20 }, () => store.reserve(request())));
   expect(asked.filter(({ status }) => status === "rejected").length).toBeGreaterThan(0);
   expect(await store.settle(lease, complete)).toMatchObject({ kind: "settled" });
 });
