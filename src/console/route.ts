@@ -1,4 +1,4 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import type { RecordId } from "../core/record.ts";
 
 export const pageNames = ["overview", "records", "record", "unknown", "dead-letters", "audit"] as const;
@@ -33,11 +33,13 @@ export function go(to: string): void {
 }
 
 export function useRoute(): Route {
-  const [route, setRoute] = useState(() => routeOf(location.hash));
+  const [hash, setHash] = useState(location.hash);
   useEffect(() => {
-    const changed = () => setRoute(routeOf(location.hash));
+    const changed = () => setHash(location.hash);
     addEventListener("hashchange", changed);
+    // Effects come after the page is shown, and whoever was faster would be left on the page before.
+    changed();
     return () => removeEventListener("hashchange", changed);
   }, []);
-  return route;
+  return useMemo(() => routeOf(hash), [hash]);
 }

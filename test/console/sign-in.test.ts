@@ -37,3 +37,19 @@ it("an operator who may only look cannot change anything", async () => {
   await page.goto(`${bench.url}/#/record?scope=acme&key=k-1`);
   expect(await page.getByRole("button", { name: "Bust this key…" }).isDisabled()).toBe(true);
 });
+
+it("whoever goes on as soon as the pages are there gets where they go", async () => {
+  const bench = await openBench();
+  const { page } = bench;
+  await bench.pay("paid-1");
+  // In the moment in which they appear, before anything that the page does after it is shown.
+  await page.addInitScript({
+    content: `new MutationObserver(() => {
+      if (document.querySelector("nav[aria-label=Pages]") !== null && location.hash === "") {
+        location.hash = "#/record?scope=acme&key=paid-1";
+      }
+    }).observe(document, { childList: true, subtree: true });`,
+  });
+  await bench.signIn();
+  await page.getByRole("heading", { name: "Answer 201" }).waitFor();
+});

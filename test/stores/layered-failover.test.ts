@@ -62,7 +62,13 @@ async function isOn(connectionString: string, { scope, key }: ReserveRequest): P
   try {
     const text = "SELECT 1 FROM latchkey_records WHERE scope = $1 AND key = $2 AND state = 'completed'";
     return (await client.query(text, [scope, key])).rows.length > 0;
+  } catch (error) {
+    // It may not even show the tables yet.
+    if ((error as { code?: unknown }).code === undefinedTable) return false;
+    throw error;
   } finally {
     await client.end();
   }
 }
+
+const undefinedTable = "42P01";

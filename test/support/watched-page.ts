@@ -31,7 +31,7 @@ export async function watchedPage(
     });`,
   });
   context.on("page", (page) => {
-    page.setDefaultTimeout(20_000);
+    page.setDefaultTimeout(15_000);
     page.on("pageerror", (error) => complaints.push(`thrown: ${error.message}`));
     page.on("console", (message) => {
       if (message.type() !== "error" && message.type() !== "warning") return;
