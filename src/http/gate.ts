@@ -22,7 +22,7 @@ import type { Latchkey } from "../latchkey.ts";
 import type { TenantOf } from "../latchkey-options.ts";
 import type { ReconcileHook } from "../operation/reconciliation.ts";
 import { type AnswerContext, type HttpAnswer, problemAnswer } from "./answer.ts";
-import { asRecorded, type Binding, type BindingOf, claimedFingerprint, isBinding } from "./binding.ts";
+import { asRecorded, type BindingOf, claimedFingerprint, isBinding } from "./binding.ts";
 import { Exchange } from "./exchange.ts";
 import { goInside, isInside } from "./inside.ts";
 import { type Lateness, latenessOf } from "./lateness.ts";
@@ -174,38 +174,27 @@ export class Gate<Native> {
 
   #bind(request: HttpRequest, tenant: string, sent: Sent): Arrival | Promise<Arrival> {
     if (this.#bindingOf === undefined) return this.#date(request, tenant, sent);
-    const binding = this.#bindingOf(request.native as Native);
-    return isPromiseLike(binding)
-      ? Promise.resolve(binding).then((known) => this.#bound(request, tenant, sent, known))
-      : this.#bound(request, tenant, sent, binding);
-  }
-
-  #bound(request: HttpRequest, tenant: string, sent: Sent, binding: Binding): Arrival | Promise<Arrival> {
-    const { key, isClaim } = sent;
-    if (isBinding(binding, sent)) {
-      return this.#date(request, tenant, { key, isClaim, binding, isLate: false });
-    }
-    return this.#refuse(key, "session-missing", {
-      detail:
-        "Sign in, and send the request again with the same key: keys belong to the session that made them.",
+    return whenKnown(this.#bindingOf(request.native as Native), (binding) => {
+      const { key, isClaim } = sent;
+      if (isBinding(binding, sent))
+        return this.#date(request, tenant, { key, isClaim, binding, isLate: false });
+      return this.#refuse(sent.key, "session-missing", {
+        detail:
+          "Sign in, and send the request again with the same key: keys belong to the session that made them.",
+      });
     });
   }
 
   #date(request: HttpRequest, tenant: string, sent: Sent): Arrival | Promise<Arrival> {
     if (this.#latenessOf === undefined) return this.#read(request, tenant, sent);
     // What a worker comes for is there, and was not late when it came: only that is looked at.
-    const { key, isClaim } = sent;
-    const lateness = isClaim ? "late" : this.#latenessOf({ key, tenant, request });
-    return isPromiseLike(lateness)
-      ? lateness.then((known) => this.#dated(request, tenant, sent, known))
-      : this.#dated(request, tenant, sent, lateness);
-  }
-
-  #dated(request: HttpRequest, tenant: string, sent: Sent, lateness: Lateness): Arrival | Promise<Arrival> {
-    if (lateness === "young") return this.#read(request, tenant, sent);
     const { key, isClaim, binding } = sent;
-    if (lateness === "late") return this.#read(request, tenant, { key, isClaim, binding, isLate: true });
-    return this.#refuse(key, lateness.code, { detail: lateness.detail });
+    const lateness = isClaim ? "late" : this.#latenessOf({ key, tenant, request });
+    return whenKnown<Lateness, Arrival>(lateness, (known) => {
+      if (known === "young") return this.#read(request, tenant, sent);
+      if (known === "late") return this.#read(request, tenant, { key, isClaim, binding, isLate: true });
+      return this.#refuse(key, known.code, { detail: known.detail });
+    });
   }
 
   #read(request: HttpRequest, tenant: string, sent: Sent): Arrival | Promise<Arrival> {

@@ -117,7 +117,8 @@ function reserveVerb(
 }
 
 function completeVerb(queries: Queries): Verb<CompleteCall, SettleAnswer> {
-  // Where leases are renewed before they end, rows are not where they were reserved. A batch of such rows looks for them twice.
+  // Where leases are renewed before they end, rows are not where they were reserved. A batch of such rows looks for them
+  // twice.
   let batchesByName = 0;
   let pause = pauseMin;
   return {
@@ -175,7 +176,10 @@ const flightsMax = 3;
 const quietMax = 2;
 const smallCrowdMax = 16;
 
-/** How many batches look for their rows after one that did not find most in their places; twice as many each time it happens again. */
+/**
+ * How many batches look for their rows after one that did not find most in their places; twice as many each time it happens
+ * again.
+ */
 const pauseMin = 8;
 const pauseMax = 1024;
 
