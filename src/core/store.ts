@@ -112,7 +112,7 @@ export interface Store<Tx = unknown> {
    * Calls `wake` soon after the record may have changed. Present where `capabilities.push` says so. A wake-up may be
    * missed or may come for nothing: whoever waits also polls, only more slowly.
    */
-  watch?(id: RecordId, wake: () => void): Promise<Unwatch>;
+  watch?(id: RecordId, wake: () => void, options?: WatchOptions): Promise<Unwatch>;
 
   /**
    * Calls `lost` when every lease that this process holds has ended at once, before a heartbeat would learn it: the
@@ -177,6 +177,8 @@ export interface ReserveRequest extends RecordId {
   readonly route: string | undefined;
   /** Kept until the outcome is known, for a worker. */
   readonly request: StoredRequest | undefined;
+  /** Whoever asks is going to watch the record if it is under way: a store may begin to tell of it at once. */
+  readonly waits?: boolean;
 }
 
 /** `execute` here and now; `accept` for a worker to execute later; `claim`: this is that worker. */
@@ -196,7 +198,12 @@ export type Reservation =
       readonly createdAt: number;
     }
   | Replay
-  | { readonly kind: "inFlight"; readonly retryAfterMs: number }
+  | {
+      readonly kind: "inFlight";
+      readonly retryAfterMs: number;
+      /** The store tells of its end, from before it answered: see `waits`. */
+      readonly isTold?: boolean;
+    }
   /** Accepted, now or before, and not executed yet. */
   | { readonly kind: "pending" }
   /** A worker came for a request that is not there. */
@@ -391,6 +398,11 @@ export interface UnknownCounts {
 export interface ReapCounts {
   readonly deleted: number;
   readonly expired: number;
+}
+
+export interface WatchOptions {
+  /** A reservation of just now has answered that the store tells of this record already. */
+  readonly isTold?: boolean;
 }
 
 /** Ends a watch. */

@@ -331,6 +331,7 @@ export class Engine {
         mode,
         route,
         request,
+        waits: policy.onInFlight === "wait",
       },
       answered,
       unanswered,
@@ -364,7 +365,8 @@ export class Engine {
       }
       case "inFlight": {
         const retryAfterMs = Math.min(reservation.retryAfterMs, inFlightRetryAfterMs);
-        return { kind: policy.onInFlight === "accept" ? "accepted" : "inFlight", retryAfterMs };
+        if (policy.onInFlight === "accept") return { kind: "accepted", retryAfterMs };
+        return { kind: "inFlight", retryAfterMs, isTold: reservation.isTold };
       }
       case "pending":
         return { kind: "accepted", retryAfterMs: inFlightRetryAfterMs };
@@ -385,6 +387,7 @@ export class Engine {
       store: this.#store,
       runtime: this.runtime,
       id: arrival,
+      isTold: first.kind === "inFlight" && first.isTold === true,
       until: waitUntil,
       withinLimit: (promise) => this.#line.deadlines.within(promise),
       onWatchError: (error) => this.events.emit({ type: "store_error", verb: "watch", error }),

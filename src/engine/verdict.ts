@@ -30,7 +30,7 @@ export interface Arrival extends RecordId {
 export type Verdict =
   | { readonly kind: "execute"; readonly execution: Execution }
   | { readonly kind: "replay"; readonly response: StoredResponse; readonly expiresAt: number }
-  | { readonly kind: "inFlight"; readonly retryAfterMs: number }
+  | { readonly kind: "inFlight"; readonly retryAfterMs: number; readonly isTold?: boolean | undefined }
   | { readonly kind: "accepted"; readonly retryAfterMs: number }
   /** A worker came for a request that is not there. */
   | { readonly kind: "absent" }

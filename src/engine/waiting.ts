@@ -7,6 +7,8 @@ export async function waitForChange(options: {
   readonly store: Store;
   readonly runtime: Runtime;
   readonly id: RecordId;
+  /** The store has begun to tell of the record when it was asked for it. */
+  readonly isTold: boolean;
   readonly until: number;
   readonly changed: () => Promise<boolean>;
   /** Undefined when the store takes too long to begin. */
@@ -40,14 +42,15 @@ const pollMsBelowPush = 1000; // Push does the work; this only catches a notific
 async function watchIfPossible(options: {
   readonly store: Store;
   readonly id: RecordId;
+  readonly isTold: boolean;
   readonly wake: () => void;
   readonly withinLimit: <T>(promise: Promise<T>) => Promise<T | undefined>;
   readonly onWatchError: (error: unknown) => void;
 }): Promise<Unwatch | undefined> {
-  const { store, id, wake, withinLimit, onWatchError } = options;
+  const { store, id, isTold, wake, withinLimit, onWatchError } = options;
   if (store.watch === undefined || !store.capabilities.push) return undefined;
   try {
-    const watching = store.watch(id, wake);
+    const watching = store.watch(id, wake, { isTold });
     const unwatch = await withinLimit(watching);
     // Nobody waits for it any more when it begins after all.
     if (unwatch === undefined) watching.then((late) => late(), onWatchError);

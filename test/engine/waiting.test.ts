@@ -22,6 +22,7 @@ async function looks(isRunning: boolean | undefined): Promise<{ before: number; 
     }),
     runtime: systemRuntime,
     id: { scope: "s", key: "k" },
+    isTold: false,
     until: systemRuntime.now() + 60_000,
     async changed() {
       looked += 1;

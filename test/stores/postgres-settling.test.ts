@@ -241,6 +241,8 @@ it("records of before are listed, reaped and swept as they were", async () => {
     "0009_cheaper_rules",
     "0010_settling_by_place",
     "0011_strays",
+    "0012_telling",
+    "0013_found_by_key",
   ]);
   const store = postgresStore(pool);
   expect((await store.list({ state: "unknown", limit: 10 })).records).toMatchObject([{ key: "unknown" }]);

@@ -35,6 +35,7 @@ import type {
   TransactAnswer,
   UnknownCounts,
   Unwatch,
+  WatchOptions,
 } from "../../core/store.ts";
 import { decodeEntry, encodeEntry, type Place, placeOf, saidBy, wantedName } from "./entry.ts";
 import { type Execution, Executions } from "./executions.ts";
@@ -60,7 +61,7 @@ export class LayeredStore<Tx> implements Store<Tx> {
   readonly outbox?: Outbox;
   readonly notes: Notes;
   readonly exist?: NonNullable<Store["exist"]>;
-  readonly watch?: (id: RecordId, wake: () => void) => Promise<Unwatch>;
+  readonly watch?: (id: RecordId, wake: () => void, options?: WatchOptions) => Promise<Unwatch>;
   readonly onOwnershipLost?: (lost: () => void) => void;
   readonly #truth: Truth<Tx>;
   readonly #settings: LayeredSettings;

@@ -30,11 +30,13 @@ export interface BatchFunction {
   readonly name: string;
   /** What is made of a parameter, by its place from 0, before the function sees it. */
   readonly made?: { readonly place: number; of(parameter: string): string };
+  /** One more column of its answer, made of the others and of the parameters. */
+  readonly also?: (parameters: readonly string[]) => string;
 }
 
 /** The call of a function. `cast` says what an array parameter arrives as. */
 export function batchStatement(
-  { name, made }: BatchFunction,
+  { name, made, also }: BatchFunction,
   parameters: readonly BatchParameter[],
   cast: (type: string) => string,
 ): string {
@@ -42,7 +44,8 @@ export function batchStatement(
     const text = `$${place + 1}::${castOf(parameter, cast)}`;
     return place === made?.place ? made.of(text) : text;
   });
-  return `SELECT * FROM ${name}(${typed.join(", ")})`;
+  const columns = also === undefined ? "*" : `*, ${also(typed)}`;
+  return `SELECT ${columns} FROM ${name}(${typed.join(", ")})`;
 }
 
 function castOf(parameter: BatchParameter, cast: (type: string) => string): string {

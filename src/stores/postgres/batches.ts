@@ -19,18 +19,39 @@ import { giveUpColumns } from "./settling.ts";
 import { allOwnedHere, ownedHere } from "./statements/sql.ts";
 
 /*
- * The calls of a batch as the arrays that the functions of the migrations 0003_batches, 0008_settling_in_place and
- * 0010_settling_by_place take, and what their answers mean. Whatever takes more than the clock to answer is left to the
+ * The calls of a batch as the arrays that the functions of the migrations 0003_batches, 0008_settling_in_place,
+ * 0010_settling_by_place and 0012_telling take, and what their answers mean. Whatever takes more than the clock to answer is left to the
  * statement for one call, which knows all states; so is whatever a lease does not hold any more.
  */
 
+/** What is under way is told of from now on; see `ReserveCall.tells`. */
+const telling = (scope: string, key: string, fingerprint: string) =>
+  `CASE WHEN lease IS NOT NULL AND print = ${fingerprint} THEN latchkey_tell_of(${scope}, ${key}) END AS told`;
+const tellingAt = (scopesAt: number) => (parameters: readonly string[]) => {
+  const at = (nth: number) => `(${parameters[scopesAt + nth]})[place]`;
+  return telling(at(0), at(1), at(2));
+};
+
+/** The ways to reserve, each also in the name of sessions, and so that what is under way is told of. */
+const reserving = {
+  some: {
+    plain: { name: "latchkey_reserve_batch" },
+    owned: { name: "latchkey_reserve_batch", made: { place: 7, of: allOwnedHere } },
+    telling: { name: "latchkey_reserve_batch", also: tellingAt(1) },
+  },
+  fresh: {
+    plain: { name: "latchkey_reserve_fresh" },
+    owned: { name: "latchkey_reserve_fresh", made: { place: 6, of: allOwnedHere } },
+    telling: { name: "latchkey_reserve_fresh", also: tellingAt(0) },
+  },
+  alike: {
+    plain: { name: "latchkey_reserve_alike" },
+    owned: { name: "latchkey_reserve_alike", made: { place: 5, of: allOwnedHere } },
+    telling: { name: "latchkey_reserve_alike", also: tellingAt(0) },
+  },
+} satisfies Readonly<Record<string, Readonly<Record<"plain" | "owned" | "telling", BatchFunction>>>>;
+
 const functions = {
-  reserve: { name: "latchkey_reserve_batch" },
-  reserveOwned: { name: "latchkey_reserve_batch", made: { place: 7, of: allOwnedHere } },
-  reserveFresh: { name: "latchkey_reserve_fresh" },
-  reserveFreshOwned: { name: "latchkey_reserve_fresh", made: { place: 6, of: allOwnedHere } },
-  reserveAlike: { name: "latchkey_reserve_alike" },
-  reserveAlikeOwned: { name: "latchkey_reserve_alike", made: { place: 5, of: allOwnedHere } },
   giveUp: { name: "latchkey_give_up_batch" },
   advance: { name: "latchkey_advance_batch" },
   renew: { name: "latchkey_renew_batch" },
@@ -50,7 +71,7 @@ export async function reserveBatch(
   const kept = requests.some((request) => request !== undefined)
     ? requests.map((request) => request && encodeRequest(request))
     : undefined;
-  const isOwned = records.some(({ session }) => session !== null);
+  const way = wayOf(records, calls);
   const areNew = expectation === "none";
   const names = [
     text(calls, ({ request }) => request.scope),
@@ -65,38 +86,40 @@ export async function reserveBatch(
   const routes = text(records, ({ route }) => route);
   const reconciles = float8(records, ({ reconcileMs }) => reconcileMs);
   if (areNew && records.length === 1 && records[0]?.state === "in_progress" && kept === undefined) {
-    const called = functions[isOwned ? "reserveAlikeOwned" : "reserveAlike"];
     const terms = [crashes, sessions, leases, retentions, routes, reconciles];
-    const rows = await queries.batch<AlikeRow>(called, [...names, ...terms]);
+    const rows = await queries.batch<AlikeRow>(reserving.alike[way], [...names, ...terms]);
     return reservationsOf(calls, rows, rows[0]?.places?.split(" "));
   }
-  const rows = await queries.batch<FoundRow>(
-    areNew
-      ? functions[isOwned ? "reserveFreshOwned" : "reserveFresh"]
-      : functions[isOwned ? "reserveOwned" : "reserve"],
-    [
-      ...(areNew ? [] : [expectation === "most"]),
-      ...names,
-      int4(kinds.numbers, (number) => number),
-      crashes,
-      sessions,
-      leases,
-      retentions,
-      text(records, ({ state }) => state),
-      routes,
-      reconciles,
-      { type: "text", values: kept?.map((request) => request?.head ?? null) ?? null },
-      { type: "bytea", values: kept?.map((request) => request?.body ?? null) ?? null },
-    ],
-  );
+  const rows = await queries.batch<FoundRow>(areNew ? reserving.fresh[way] : reserving.some[way], [
+    ...(areNew ? [] : [expectation === "most"]),
+    ...names,
+    int4(kinds.numbers, (number) => number),
+    crashes,
+    sessions,
+    leases,
+    retentions,
+    text(records, ({ state }) => state),
+    routes,
+    reconciles,
+    { type: "text", values: kept?.map((request) => request?.head ?? null) ?? null },
+    { type: "bytea", values: kept?.map((request) => request?.body ?? null) ?? null },
+  ]);
   return reservationsOf(calls, rows);
+}
+
+function wayOf(
+  records: readonly { readonly session: number | null }[],
+  calls: readonly ReserveCall[],
+): "plain" | "owned" | "telling" {
+  if (records.some(({ session }) => session !== null)) return "owned";
+  return calls.some(({ tells }) => tells) ? "telling" : "plain";
 }
 
 /** The same for one call, or undefined where only the plain statement knows the answer. */
 export async function reserveOne(queries: Queries, call: ReserveCall): Promise<Reservation | undefined> {
   const { request } = call;
   const { onCrash, owner, session, leaseMs, retentionMs, state, route, reconcileMs } = newRecordOf(call);
-  const row = await queries.call<FoundRow>(session === null ? reserveOnePlain : reserveOneOwned, [
+  const row = await queries.call<FoundRow>(reserveOneStatements[wayOf([{ session }], [call])], [
     request.scope,
     request.key,
     request.fingerprint,
@@ -114,10 +137,13 @@ export async function reserveOne(queries: Queries, call: ReserveCall): Promise<R
   return newReservation(request, now);
 }
 
-const reserveOneStatement = (session: string) =>
-  `SELECT * FROM latchkey_reserve_one($1, $2, $3, $4, $5, ${session}, $7, $8, $9, $10, $11)`;
-const reserveOnePlain = reserveOneStatement("$6");
-const reserveOneOwned = reserveOneStatement(ownedHere("$6"));
+const reserveOneStatement = (session: string, columns = "*") =>
+  `SELECT ${columns} FROM latchkey_reserve_one($1, $2, $3, $4, $5, ${session}, $7, $8, $9, $10, $11)`;
+const reserveOneStatements = {
+  plain: reserveOneStatement("$6"),
+  owned: reserveOneStatement(ownedHere("$6")),
+  telling: reserveOneStatement("$6", `*, ${telling("$1", "$2", "$3")}`),
+};
 
 /** The row of the batch has no place. Rows before it are from looking, and count if nothing had to be inserted. */
 function reservationsOf(
@@ -146,7 +172,10 @@ function answerOf({ fingerprint }: ReserveRequest, row: FoundRow, now: number): 
   const { lease, status, head, body, expires, print } = row;
   if (lease === null && status === null) return undefined;
   if (print !== fingerprint) return { kind: "mismatch" };
-  if (lease !== null) return { kind: "inFlight", retryAfterMs: lease - now };
+  if (lease !== null) {
+    const inFlight = { kind: "inFlight", retryAfterMs: lease - now } as const;
+    return row.told ? { ...inFlight, isTold: true } : inFlight;
+  }
   if (status === null || head === null || expires === null) return undefined;
   try {
     const response = decodeResponse({ status, head, body });
@@ -242,6 +271,8 @@ interface FoundRow extends Row {
   readonly head: string | null;
   readonly body: Uint8Array | null;
   readonly expires: number | null;
+  /** Whether the end of what is under way is told; only where that was asked for. */
+  readonly told?: boolean | null;
 }
 
 /** The row of a batch whose calls are alike: where its rows are, if all of them are new. */

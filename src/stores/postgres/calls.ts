@@ -1,13 +1,5 @@
 import { encodeProgress } from "../../core/phase.ts";
-import type {
-  Advance,
-  Lease,
-  RenewAnswer,
-  Reservation,
-  ReserveRequest,
-  SettleAnswer,
-  Settlement,
-} from "../../core/store.ts";
+import type { Advance, Lease, RenewAnswer, Reservation, SettleAnswer, Settlement } from "../../core/store.ts";
 import { byRecord, Gathering, type Verb } from "../gathering.ts";
 import {
   type AdvanceCall,
@@ -27,7 +19,7 @@ import { advance, renew, settle } from "./settling.ts";
 
 /** What every request asks of the database. */
 export interface Calls {
-  reserve(request: ReserveRequest, session: number | null): Promise<Reservation>;
+  reserve(call: ReserveCall): Promise<Reservation>;
   settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer>;
   advance(lease: Lease, step: Advance): Promise<RenewAnswer>;
   renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]>;
@@ -36,7 +28,7 @@ export interface Calls {
 /** One statement for each call. */
 export function plainCalls(queries: Queries, reserveStatement: string): Calls {
   return {
-    reserve: (request, session) => reserve(queries, reserveStatement, { request, session }),
+    reserve: (call) => reserve(queries, reserveStatement, call),
     settle: (lease, settlement) => settle(queries, lease, settlement),
     advance: (lease, step) => advance(queries, lease, step),
     renew: (leases, leaseMs) => renew(queries, leases, leaseMs),
@@ -69,10 +61,10 @@ export function gatheredCalls(
     bytes: ({ encoded }) => bytesPerCall + (encoded?.length ?? 0),
   };
   return {
-    reserve(request, session) {
+    reserve(call) {
       // A worker comes for one record that is there, and must not make it.
-      if (request.mode === "claim") return reserve(queries, reserveStatement, { request, session });
-      return gathering.ask(reserving, request, { request, session });
+      if (call.request.mode === "claim") return reserve(queries, reserveStatement, call);
+      return gathering.ask(reserving, call.request, call);
     },
     settle: (lease, settlement) =>
       settlement.kind === "complete"

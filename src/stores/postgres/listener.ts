@@ -28,6 +28,10 @@ export class Listener {
     });
   }
 
+  get isHeard(): boolean {
+    return this.#isListening;
+  }
+
   async close(): Promise<void> {
     const started = await this.#started?.catch(() => undefined);
     await started?.stop();

@@ -34,6 +34,7 @@ import type {
   TransactAnswer,
   UnknownCounts,
   Unwatch,
+  WatchOptions,
 } from "../../core/store.ts";
 import { BustListeners } from "../bust-listeners.ts";
 import { Watchers } from "../watchers.ts";
@@ -63,7 +64,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
   readonly capabilities: Capabilities;
   readonly outbox: Outbox;
   readonly notes: PostgresNotes;
-  readonly watch?: (id: RecordId, wake: () => void) => Promise<Unwatch>;
+  readonly watch?: (id: RecordId, wake: () => void, options?: WatchOptions) => Promise<Unwatch>;
   readonly onBusted?: (listener: BustListener) => BustNames;
   readonly bustGeneration?: () => Promise<BustGeneration>;
   readonly onOwnershipLost?: (lost: () => void) => void;
@@ -110,7 +111,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
       };
       this.bustGeneration = () => bustGeneration(this.#queries);
     }
-    if (push !== undefined) this.watch = (id, wake) => this.#watch(push, id, wake);
+    if (push !== undefined) this.watch = (id, wake, options) => this.#watch(push, id, wake, options);
     this.outbox = new PostgresOutbox(this.#queries, push && { push, watchers: this.#watchers });
     this.capabilities = {
       transactions: true,
@@ -123,13 +124,16 @@ export class PostgresStore<Tx> implements Store<Tx> {
   }
 
   reserve(request: ReserveRequest): Promise<Reservation> {
-    if (this.#owner === undefined) return this.#calls.reserve(request, null);
+    if (this.#owner === undefined) {
+      const tells = request.waits === true && this.#push?.isHeard === true;
+      return this.#calls.reserve({ request, session: null, tells });
+    }
     return this.#reserveAs(this.#owner, request);
   }
 
   async #reserveAs(owner: Sessions, request: ReserveRequest): Promise<Reservation> {
     const session = await owner.ready();
-    const reservation = await this.#calls.reserve(request, session.number);
+    const reservation = await this.#calls.reserve({ request, session: session.number, tells: false });
     if (reservation.kind === "execute" && !session.isAlive) {
       await this.#giveBack(reservation.lease, request);
       throw new StoreError("the session that was to own this execution has ended: nothing was executed");
@@ -216,8 +220,10 @@ export class PostgresStore<Tx> implements Store<Tx> {
     await this.#push?.close();
   }
 
-  async #watch(push: Push, id: RecordId, wake: () => void): Promise<Unwatch> {
-    const unwatch = this.#watchers.add(watcherId(recordName(id)), wake);
+  async #watch(push: Push, id: RecordId, wake: () => void, options: WatchOptions = {}): Promise<Unwatch> {
+    const watched = watcherId(recordName(id));
+    const unwatch = this.#watchers.add(watched, wake);
+    if (options.isTold) return Object.assign(unwatch, { isRunning: !this.#watchers.wasMissed(watched) });
     try {
       // Heard before it is asked for: a notification between the two would be lost.
       await push.ready();
@@ -243,7 +249,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
   #hear(payload: string): void {
     const busted = bustedName(payload);
     if (payload === everythingBusted) this.#bustListeners.startOver();
-    else if (busted === undefined) this.#watchers.wake(watcherId(payload));
+    else if (busted === undefined) this.#watchers.wakeOrRemember(watcherId(payload));
     else this.#bustListeners.busted(busted);
   }
 

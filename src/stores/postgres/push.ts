@@ -7,6 +7,8 @@ import { type SessionHooks, Sessions } from "./session.ts";
 export interface Push {
   /** Resolves when notifications are heard. */
   ready(): Promise<unknown>;
+  /** Whether they are heard now. */
+  readonly isHeard: boolean;
   /** Notifications are heard from now on, whether or not anybody waits. Missing where the driver hides interruptions. */
   keepOpen?(): void;
   close(): Promise<void>;

@@ -17,6 +17,8 @@ import { recordName } from "./statements/sql.ts";
 export interface ReserveCall {
   readonly request: ReserveRequest;
   readonly session: number | null;
+  /** What is under way and held by a lease is told of when it ends, without anybody having to ask for that. */
+  readonly tells: boolean;
 }
 
 /** One reservation, whatever state its record is in. `statement` inserts a new record or finds the old. */
@@ -88,7 +90,7 @@ function reservationOf(
 }
 
 /** What of a new record its request decides. What is only accepted has no owner, no session and no lease. */
-export function newRecordOf({ request, session }: ReserveCall) {
+export function newRecordOf({ request, session }: Pick<ReserveCall, "request" | "session">) {
   const accepts = request.mode === "accept";
   return {
     onCrash: request.onCrash,

@@ -46,6 +46,7 @@ export class Sessions {
   readonly #options: SessionsOptions;
   readonly #timing: SessionTiming;
   #current: Promise<OpenSession> | undefined;
+  #isHeard = false;
   #closed = false;
 
   constructor(options: SessionsOptions) {
@@ -62,6 +63,10 @@ export class Sessions {
       opening.catch(() => this.#forget(opening));
     }
     return this.#current;
+  }
+
+  get isHeard(): boolean {
+    return this.#isHeard;
   }
 
   /** Opens it without anybody having to ask, however long that takes. After a loss it is opened again anyway. */
@@ -95,6 +100,7 @@ export class Sessions {
       // It may have ended between its last answer and this line.
       if (!session.isAlive) throw new StoreError("the session ended while it was opened");
       session.isOpen = true;
+      this.#isHeard = true;
       this.#options.opened();
       this.#pingLater(session);
       return session;
@@ -110,6 +116,7 @@ export class Sessions {
     session.cancelPing();
     session.connection.destroy();
     if (!session.isOpen) return;
+    this.#isHeard = false;
     this.#current = undefined;
     this.#options.ended();
     void this.#reopen();

@@ -4,9 +4,12 @@ import { expiry, leaseUntil, milliseconds } from "./sql.ts";
 
 /*
  * The latest first, and those of one moment in the order of their scopes and keys, backwards: as the indexes
- * latchkey_records_created and latchkey_records_unusual have them. Each statement says by itself which index it is for, and leaves
+ * latchkey_records_latest and latchkey_records_unusual have them. Each statement says by itself which index it is for, and leaves
  * the planner no other: what it believes of a table that has just grown would be wrong.
  */
+
+/** The condition of the index latchkey_records_latest: always true, and nobody else may use that index. */
+const isListed = "created_at > '-infinity'";
 
 /** The columns of a record that are needed until it is shown. */
 const columns = ["scope", "key", ...listedColumns, "owner_session", "kept_until"].join(", ");
@@ -28,7 +31,7 @@ const shown = `scope, key, ${listedColumns
 /** In the order of an index. `where` are conditions on its columns, or on few others. */
 export const inOrder = (where: string, limit: string) => `
 SELECT ${shown} FROM (
-  SELECT ${columns} FROM latchkey_records WHERE ${where} ${latestFirst} LIMIT ${limit}::int
+  SELECT ${columns} FROM latchkey_records WHERE ${isListed} AND ${where} ${latestFirst} LIMIT ${limit}::int
 ) AS found ${latestFirst}`;
 
 /** Whether there are more than so many candidates. */
@@ -80,7 +83,7 @@ export const nextOnes = (asked: {
 SELECT ${shown}, place, isasked FROM (
   SELECT * FROM (
     SELECT *, row_number() OVER (${latestFirst})::int AS place, (${asked.where}) AS isasked FROM (
-      SELECT ${columns} FROM latchkey_records WHERE ${asked.from} ${latestFirst} LIMIT ${asked.count}::int
+      SELECT ${columns} FROM latchkey_records WHERE ${isListed} AND ${asked.from} ${latestFirst} LIMIT ${asked.count}::int
     ) AS looked
   ) AS numbered
   WHERE isasked OR place = ${asked.count}::int
@@ -90,7 +93,7 @@ SELECT ${shown}, place, isasked FROM (
 /** When the first of all records was reserved, and the time now. */
 export const oldest = `
 SELECT ${milliseconds("now()")} AS now, (
-  SELECT ${milliseconds("created_at")} FROM latchkey_records ORDER BY created_at LIMIT 1
+  SELECT ${milliseconds("created_at")} FROM latchkey_records WHERE ${isListed} ORDER BY created_at LIMIT 1
 ) AS oldest`;
 
 export const currentTime = `SELECT ${milliseconds("date_trunc('milliseconds', now())")} AS now`;
