@@ -25,8 +25,8 @@ const guards = /** @type {Guards[]} */ (Object.keys(names));
 // short ones, one store after the other, and each turn is compared with the one of the same round. Before the first one each
 // server works until all of its code is compiled: with more code that takes longer, and it is not what is asked about.
 const turnSeconds = seconds / 2;
-const warmUpSeconds = seconds * 6;
-const roundsOfServers = 6;
+const warmUpSeconds = seconds * 5;
+const roundsOfServers = 5;
 
 // Servers that are started alike stay 10 to 14 % apart for as long as they run: what was compiled first, and where it lies in
 // memory, is luck. More turns of the same servers only show that luck more exactly, and so all are started anew.

@@ -29,7 +29,7 @@ const peer = "@node-idempotency's statements, UNLOGGED as it is (stand-in)";
 const peerWithCore = "@node-idempotency/core, UNLOGGED as it is (stand-in store)";
 const durablePeer = "@node-idempotency's statements, logged (stand-in)";
 const pgbenchName = "pgbench, the pool's statements prepared";
-const pgbenchClients = [8, 16, 32, 64];
+const pgbenchClients = [16, 32, 64];
 
 export function run() {
   return withPostgres((server) => withDatabase(server, measure));
