@@ -4,8 +4,8 @@ import type { Unwatch } from "../core/store.ts";
 /** Who in this process waits for which record. */
 export class Watchers {
   readonly #wakes = new Map<string, Set<() => void>>();
-  /** What was told last without anybody here waiting for it: whoever waits may be about to say so. */
-  readonly #unheard = new Set<string>();
+  /** What was told last: whoever waits for it may be about to say so. */
+  readonly #heard = new Set<string>();
 
   add(id: RecordId, wake: () => void): Unwatch {
     const text = recordIdText(id);
@@ -22,25 +22,21 @@ export class Watchers {
     for (const wake of this.#wakes.get(recordIdText(id)) ?? []) wake();
   }
 
-  /** As `wake`, and whoever does not wait yet can ask `wasMissed` later. */
-  wakeOrRemember(id: RecordId): void {
+  /** As `wake`, and whoever does not wait yet can ask `wasHeard` later. */
+  wakeAndRemember(id: RecordId): void {
     const text = recordIdText(id);
-    const wakes = this.#wakes.get(text);
-    if (wakes !== undefined) {
-      for (const wake of wakes) wake();
-      return;
-    }
-    this.#unheard.delete(text);
-    this.#unheard.add(text);
-    const [oldest] = this.#unheard;
-    if (this.#unheard.size > unheardMax && oldest !== undefined) this.#unheard.delete(oldest);
+    this.#heard.delete(text);
+    this.#heard.add(text);
+    const [oldest] = this.#heard;
+    if (this.#heard.size > heardMax && oldest !== undefined) this.#heard.delete(oldest);
+    this.wake(id);
   }
 
-  /** Whether somebody told of this record of late, when nobody here was waiting for it. */
-  wasMissed(id: RecordId): boolean {
-    return this.#unheard.delete(recordIdText(id));
+  /** Whether somebody told of this record of late. */
+  wasHeard(id: RecordId): boolean {
+    return this.#heard.has(recordIdText(id));
   }
 }
 
 /** Far more than what all processes can tell of while one of them goes from an answer to the next line of its code. */
-const unheardMax = 1_024;
+const heardMax = 1_024;

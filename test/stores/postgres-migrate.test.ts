@@ -5,7 +5,7 @@ import { ConfigError } from "../../src/core/errors.ts";
 import { migrate, postgresStore } from "../../src/stores/postgres/store.ts";
 import { freshDatabase } from "../support/database.ts";
 import type { TestDatabase } from "../support/postgres-server.ts";
-import { again, complete, leaseOf, request } from "./postgres-support.ts";
+import { again, complete, eventually, leaseOf, request } from "./postgres-support.ts";
 
 const everyMigration = [
   "0001_records",
@@ -66,18 +66,57 @@ it("a migration that fails leaves nothing behind", async () => {
   expect((await migrate(pool)).applied).toEqual(everyMigration);
 });
 
-it("an index that was made beside the traffic, before the migration, is taken for its own", async () => {
+/** As the version before the migration 0013_found_by_key has left the table. */
+async function migrateTo12(): Promise<void> {
   await migrate(pool);
-  // As the version before that migration has left the table.
   await pool.query(`
     DELETE FROM latchkey_migrations WHERE id = 13;
     DROP INDEX latchkey_records_latest;
     CREATE INDEX latchkey_records_created ON latchkey_records (created_at, scope, key)`);
+}
+
+const latest =
+  "latchkey_records_latest ON latchkey_records (created_at, scope, key) WHERE created_at > '-infinity'";
+
+async function indexes(): Promise<string[]> {
+  const { rows } = await pool.query(
+    `SELECT indexrelid::regclass::text AS name FROM pg_index
+     WHERE indrelid = 'latchkey_records'::regclass AND indisvalid ORDER BY 1`,
+  );
+  return rows.map(({ name }) => name);
+}
+
+it("an index that was made beside the traffic, before the migration, is taken for its own", async () => {
+  await migrateTo12();
+  await pool.query(`CREATE INDEX CONCURRENTLY ${latest}`);
+  const { rows: made } = await pool.query("SELECT 'latchkey_records_latest'::regclass::oid");
+  expect(await migrate(pool)).toEqual({ applied: ["0013_found_by_key"] });
+  expect((await pool.query("SELECT 'latchkey_records_latest'::regclass::oid")).rows).toEqual(made);
+  expect(await indexes()).not.toContain("latchkey_records_created");
+});
+
+it("an index that did not come to its end beside the traffic is made anew", async () => {
+  await migrateTo12();
+  await pool.query(`CREATE INDEX ${latest}`);
   await pool.query(
-    "CREATE INDEX CONCURRENTLY latchkey_records_latest ON latchkey_records (created_at, scope, key) " +
-      "WHERE created_at > '-infinity'",
+    "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'latchkey_records_latest'::regclass",
   );
   expect(await migrate(pool)).toEqual({ applied: ["0013_found_by_key"] });
+  expect(await indexes()).toContain("latchkey_records_latest");
+});
+
+it("an index is made anew beside those who have read and are about to write", async () => {
+  await migrateTo12();
+  const client = await pool.connect();
+  await client.query("BEGIN; SELECT FROM latchkey_records");
+  const migrated = migrate(pool);
+  await eventually(async () => {
+    const { rows } = await pool.query("SELECT FROM pg_locks WHERE NOT granted");
+    return rows.length > 0;
+  });
+  await client.query("UPDATE latchkey_records SET watched = false; COMMIT");
+  client.release();
+  expect(await migrated).toEqual({ applied: ["0013_found_by_key"] });
 });
 
 it("a database that is newer than the code is refused", async () => {

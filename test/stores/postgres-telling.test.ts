@@ -1,8 +1,10 @@
+import postgres from "postgres";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { RecordId } from "../../src/core/record.ts";
 import type { Reservation, Store } from "../../src/core/store.ts";
 import { createLatchkey } from "../../src/latchkey.ts";
 import { postgresStore } from "../../src/stores/postgres/store.ts";
+import { Watchers } from "../../src/stores/watchers.ts";
 import {
   again,
   complete,
@@ -143,8 +145,73 @@ it("an end that was told before anybody watched is not missed", async () => {
   // Notifications come in the order of their commits: the first has been heard as well.
   await eventually(() => woken.times === 1);
   expect((await awaited(store, lease)).isRunning).toBe(false);
-  // That was news only once.
-  expect((await awaited(store, lease)).isRunning).toBe(true);
+  // Two that have been promised it, on one store: neither takes it from the other, and one that was woken does not either.
+  expect((await awaited(store, lease)).isRunning).toBe(false);
+  expect((await awaited(store, later)).isRunning).toBe(false);
+});
+
+it("only so many ends are remembered", async () => {
+  const watchers = new Watchers();
+  const id = (nth: number) => ({ scope: "", key: String(nth) });
+  for (let nth = 0; nth <= 1_024; nth += 1) watchers.wakeAndRemember(id(nth));
+  expect([watchers.wasHeard(id(0)), watchers.wasHeard(id(1))]).toEqual([false, true]);
+});
+
+it("in one batch, those who will not wait have nothing told", async () => {
+  const one = working();
+  const { store, texts } = await hearing();
+  const requests = [request(), request(), request()];
+  const held = await Promise.all(requests.map((each) => leaseOf(one, each)));
+  const answers = await Promise.all(
+    requests.map((each, index) => store.reserve(again(each, { waits: index === 1 }))),
+  );
+  expect(texts).toHaveLength(1);
+  expect(answers).toEqual([inFlight(false), inFlight(true), inFlight(false)]);
+  expect(await Promise.all(held.map(isWatched))).toEqual([false, true, false]);
+});
+
+it("a record for which somebody waits already is read and not written", async () => {
+  const one = working();
+  const { store } = await hearing();
+  const first = request();
+  const lease = await leaseOf(one, first);
+  const versionOf = () =>
+    database.query("SELECT xmin, xmax, ctid FROM latchkey_records WHERE key = $1", [lease.key]);
+  expect(await store.reserve(again(first, { waits: true }))).toEqual(inFlight(true));
+  const before = await versionOf();
+  expect(await store.reserve(again(first, { waits: true }))).toEqual(inFlight(true));
+  expect(await versionOf()).toEqual(before);
+});
+
+it("works through postgres.js, alone and in a batch", async () => {
+  const one = working();
+  const sql = postgres(database.url);
+  const store = postgresStore(sql, { listen: true });
+  await store.watch?.({ scope: "tenant", key: "nobody's" }, () => {});
+  for (const count of [1, 5]) {
+    const requests = Array.from({ length: count }, () => request());
+    const held = await Promise.all(requests.map((each) => leaseOf(one, each)));
+    const answers = await Promise.all(requests.map((each) => store.reserve(again(each, { waits: true }))));
+    expect(answers).toEqual(answers.map(() => inFlight(true)));
+    const woken = await Promise.all(held.map((lease) => awaited(store, lease)));
+    await Promise.all(held.map((lease) => one.settle(lease, complete)));
+    await eventually(() => woken.every(({ times }) => times === 1));
+  }
+  await store.close();
+  await sql.end();
+});
+
+it("on tables of the version before, the error says what to do", async () => {
+  const one = working();
+  const { store } = await hearing();
+  const first = request();
+  await leaseOf(one, first);
+  await database.query("ALTER FUNCTION latchkey_tell_of RENAME TO latchkey_told");
+  try {
+    await expect(store.reserve(again(first, { waits: true }))).rejects.toThrow("older version: run migrate");
+  } finally {
+    await database.query("ALTER FUNCTION latchkey_told RENAME TO latchkey_tell_of");
+  }
 });
 
 it("nothing is told where nobody will wait, and nothing is promised where nobody hears", async () => {

@@ -30,7 +30,7 @@ export interface BatchFunction {
   readonly name: string;
   /** What is made of a parameter, by its place from 0, before the function sees it. */
   readonly made?: { readonly place: number; of(parameter: string): string };
-  /** One more column of its answer, made of the others and of the parameters. */
+  /** One more column of its answer, made of the others and of the parameters, the last of which is for this alone. */
   readonly also?: (parameters: readonly string[]) => string;
 }
 
@@ -44,8 +44,8 @@ export function batchStatement(
     const text = `$${place + 1}::${castOf(parameter, cast)}`;
     return place === made?.place ? made.of(text) : text;
   });
-  const columns = also === undefined ? "*" : `*, ${also(typed)}`;
-  return `SELECT ${columns} FROM ${name}(${typed.join(", ")})`;
+  if (also === undefined) return `SELECT * FROM ${name}(${typed.join(", ")})`;
+  return `SELECT *, ${also(typed)} FROM ${name}(${typed.slice(0, -1).join(", ")})`;
 }
 
 function castOf(parameter: BatchParameter, cast: (type: string) => string): string {

@@ -24,12 +24,12 @@ import { allOwnedHere, ownedHere } from "./statements/sql.ts";
  * statement for one call, which knows all states; so is whatever a lease does not hold any more.
  */
 
-/** What is under way is told of from now on; see `ReserveCall.tells`. */
-const telling = (scope: string, key: string, fingerprint: string) =>
-  `CASE WHEN lease IS NOT NULL AND print = ${fingerprint} THEN latchkey_tell_of(${scope}, ${key}) END AS told`;
+/** What is under way is told of from now on; see `ReserveCall.tells`. `wanted` are the fingerprints for which it is. */
+const telling = (scope: string, key: string, wanted: string) =>
+  `CASE WHEN lease IS NOT NULL AND print = ${wanted} THEN latchkey_tell_of(${scope}, ${key}) END AS told`;
 const tellingAt = (scopesAt: number) => (parameters: readonly string[]) => {
-  const at = (nth: number) => `(${parameters[scopesAt + nth]})[place]`;
-  return telling(at(0), at(1), at(2));
+  const [scopes, keys, wanted] = [parameters[scopesAt], parameters[scopesAt + 1], parameters.at(-1)];
+  return telling(`(${scopes})[place]`, `(${keys})[place]`, `(${wanted})[place]`);
 };
 
 /** The ways to reserve, each also in the name of sessions, and so that what is under way is told of. */
@@ -72,6 +72,8 @@ export async function reserveBatch(
     ? requests.map((request) => request && encodeRequest(request))
     : undefined;
   const way = wayOf(records, calls);
+  const wanted =
+    way === "telling" ? [text(calls, ({ request, tells }) => (tells ? request.fingerprint : null))] : [];
   const areNew = expectation === "none";
   const names = [
     text(calls, ({ request }) => request.scope),
@@ -87,7 +89,7 @@ export async function reserveBatch(
   const reconciles = float8(records, ({ reconcileMs }) => reconcileMs);
   if (areNew && records.length === 1 && records[0]?.state === "in_progress" && kept === undefined) {
     const terms = [crashes, sessions, leases, retentions, routes, reconciles];
-    const rows = await queries.batch<AlikeRow>(reserving.alike[way], [...names, ...terms]);
+    const rows = await queries.batch<AlikeRow>(reserving.alike[way], [...names, ...terms, ...wanted]);
     return reservationsOf(calls, rows, rows[0]?.places?.split(" "));
   }
   const rows = await queries.batch<FoundRow>(areNew ? reserving.fresh[way] : reserving.some[way], [
@@ -103,6 +105,7 @@ export async function reserveBatch(
     reconciles,
     { type: "text", values: kept?.map((request) => request?.head ?? null) ?? null },
     { type: "bytea", values: kept?.map((request) => request?.body ?? null) ?? null },
+    ...wanted,
   ]);
   return reservationsOf(calls, rows);
 }

@@ -17,16 +17,17 @@ export function storeError(cause: unknown): StoreError {
       { cause },
     );
   }
-  if (code === undefinedFunction && /latchkey_(\w+_(batch|one)|bust_generation)/.test(String(message))) {
-    return new StoreError(
-      "the Latchkey tables in this database are of an older version: run migrate(pool) from latchkey/postgres first",
-      { cause },
-    );
-  }
-  if (code === undefinedFunction && String(message).includes("latchkey_reserve")) {
+  // The one function that only partitioned tables have.
+  if (code === undefinedFunction && String(message).includes("latchkey_reserve(")) {
     return new StoreError(
       "the Latchkey tables in this database are not partitioned: leave out partitioned, or make them by " +
         'migrate(pool, { partitioned: "day" }) on an empty database',
+      { cause },
+    );
+  }
+  if (code === undefinedFunction && String(message).includes("latchkey_")) {
+    return new StoreError(
+      "the Latchkey tables in this database are of an older version: run migrate(pool) from latchkey/postgres first",
       { cause },
     );
   }

@@ -223,7 +223,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
   async #watch(push: Push, id: RecordId, wake: () => void, options: WatchOptions = {}): Promise<Unwatch> {
     const watched = watcherId(recordName(id));
     const unwatch = this.#watchers.add(watched, wake);
-    if (options.isTold) return Object.assign(unwatch, { isRunning: !this.#watchers.wasMissed(watched) });
+    if (options.isTold) return Object.assign(unwatch, { isRunning: !this.#watchers.wasHeard(watched) });
     try {
       // Heard before it is asked for: a notification between the two would be lost.
       await push.ready();
@@ -249,7 +249,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
   #hear(payload: string): void {
     const busted = bustedName(payload);
     if (payload === everythingBusted) this.#bustListeners.startOver();
-    else if (busted === undefined) this.#watchers.wakeOrRemember(watcherId(payload));
+    else if (busted === undefined) this.#watchers.wakeAndRemember(watcherId(payload));
     else this.#bustListeners.busted(busted);
   }
 

@@ -12,18 +12,20 @@ CREATE FUNCTION latchkey_tell_of(its_scope text, its_key text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
-DECLARE
-  is_watched boolean;
 BEGIN
   IF pg_current_xact_id_if_assigned() IS NULL THEN
     PERFORM set_config('synchronous_commit', 'off', true);
   END IF;
-  SELECT r.watched INTO is_watched FROM latchkey_records AS r
-  WHERE r.scope = its_scope AND r.key = its_key AND r.state = 'in_progress'
+  PERFORM FROM latchkey_records AS r
+  WHERE r.scope = its_scope AND r.key = its_key AND r.state = 'in_progress' AND NOT r.watched
   FOR NO KEY UPDATE SKIP LOCKED;
-  IF NOT is_watched THEN
+  IF FOUND THEN
     UPDATE latchkey_records AS r SET watched = true WHERE r.scope = its_scope AND r.key = its_key;
+    RETURN true;
   END IF;
-  RETURN is_watched IS NOT NULL;
+  -- Somebody waits for it already. Even if it is just being completed: that is told at its commit, which is still to come.
+  RETURN EXISTS (
+    SELECT FROM latchkey_records AS r
+    WHERE r.scope = its_scope AND r.key = its_key AND r.state = 'in_progress' AND r.watched);
 END
 $$;

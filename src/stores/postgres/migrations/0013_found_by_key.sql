@@ -7,11 +7,26 @@
 -- Now that index has a condition which is always true, and which only those statements repeat that are for this index.
 --
 -- Processes of the version before go on working, but their lists, in the console, read the whole table until they are replaced.
--- The index is made while nobody can write: a few seconds for a million records. Where that is too long, make it beforehand
--- with CREATE INDEX CONCURRENTLY, under this name; then it is found here.
+-- The index is made while nobody can read or write: a few seconds for a million records. Where that is too long, make it
+-- beforehand with CREATE INDEX CONCURRENTLY, under this name; then it is found here.
+
+-- First, because it locks the table against everybody. Made after the new one, that had locked it against those who write, who
+-- had then read already and waited to write: a deadlock.
+DROP INDEX latchkey_records_created;
+
+-- What a CREATE INDEX CONCURRENTLY has left behind that did not come to its end.
+DO $$
+BEGIN
+  IF EXISTS (
+    SELECT FROM pg_index WHERE indexrelid = to_regclass('latchkey_records_latest') AND NOT indisvalid
+  ) THEN
+    DROP INDEX latchkey_records_latest;
+  END IF;
+END
+$$;
+
 CREATE INDEX IF NOT EXISTS latchkey_records_latest ON latchkey_records (created_at, scope, key)
   WHERE created_at > '-infinity';
-DROP INDEX latchkey_records_created;
 
 -- As in 0008_settling_in_place, but for that condition.
 CREATE OR REPLACE FUNCTION latchkey_list_leases() RETURNS boolean
