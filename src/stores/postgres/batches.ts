@@ -20,8 +20,8 @@ import { allOwnedHere, ownedHere } from "./statements/sql.ts";
 
 /*
  * The calls of a batch as the arrays that the functions of the migrations 0003_batches, 0008_settling_in_place,
- * 0010_settling_by_place and 0012_telling take, and what their answers mean. Whatever takes more than the clock to answer is left to the
- * statement for one call, which knows all states; so is whatever a lease does not hold any more.
+ * 0010_settling_by_place and 0012_telling take, and what their answers mean. Whatever takes more than the clock to answer
+ * is left to the statement for one call, which knows all states; so is whatever a lease does not hold any more.
  */
 
 /** What is under way is told of from now on; see `ReserveCall.tells`. `wanted` are the fingerprints for which it is. */
