@@ -179,9 +179,10 @@ describe.each(Object.entries(outboxStores))("on %s, a relay", (_name, openOutbox
     const blocked = Array.from({ length: 100 }, (_, n) => `blocked-${n}`);
     await enqueue(latchkey, ...blocked.map((partition) => ({ partition })));
     const worker = relay(latchkey, {
-      backoff: { baseMs: 3_600_000, capMs: 3_600_000 },
       async deliver(message) {
-        if (message.partition?.startsWith("blocked")) throw new Error("down");
+        // An hour exactly: a pause of its own choice would be random, and of a hundred one may be over at once.
+        if (message.partition?.startsWith("blocked"))
+          throw new RetryLaterError("down", { retryAfterMs: 3_600_000 });
         delivered.push(message);
       },
     });
