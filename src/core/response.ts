@@ -97,10 +97,15 @@ export function toStoredResponse(
   if (captured.body.byteLength > rules.responseBytesMax) {
     return { kind: "omitted", status: captured.status, bodyBytes: captured.body.byteLength };
   }
-  const headers: HeaderPair[] = [];
-  for (const pair of captured.headers)
-    if (rules.allowedHeaders.has(pair[0].toLowerCase())) headers.push(pair);
+  const headers = allowedOf(captured.headers, rules.allowedHeaders);
   return { kind: "full", status: captured.status, headers, body: captured.body };
+}
+
+/** Those of the headers that are stored. */
+export function allowedOf(headers: readonly HeaderPair[], names: ReadonlySet<string>): readonly HeaderPair[] {
+  const allowed: HeaderPair[] = [];
+  for (const pair of headers) if (names.has(pair[0].toLowerCase())) allowed.push(pair);
+  return allowed;
 }
 
 /** The one header of a response that is stored sealed. No header can have this name, so nothing else looks like it. */

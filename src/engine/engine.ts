@@ -1,7 +1,7 @@
 import { asked } from "../core/at-once.ts";
-import { BriefMap } from "../core/brief-map.ts";
+import { BriefTable } from "../core/brief-table.ts";
 import { StoreBusyError, StoreError, UnreadableError } from "../core/errors.ts";
-import { type RecordId, recordIdText } from "../core/record.ts";
+import type { RecordId } from "../core/record.ts";
 import type {
   Bust,
   BustAnswer,
@@ -55,7 +55,7 @@ export class Engine {
   readonly #options: EngineOptions;
   readonly #store: Store;
   readonly #leases: Leases;
-  readonly #flights = new BriefMap<Flight>();
+  readonly #flights = new BriefTable<Flight>();
   readonly #unheard: Unheard;
   readonly #cache: ReplayCache | undefined;
   readonly limits: Limits | undefined;
@@ -63,7 +63,8 @@ export class Engine {
   readonly #line: StoreLine;
   #isClosed = false;
   readonly #host: ExecutionHost;
-  readonly #processName: string;
+  /** What the names of all reservations of this process begin with. */
+  readonly #ownerPrefix: string;
   readonly #executionDeadlines: DeadlinesByLimit;
   #reservations = 0;
 
@@ -78,7 +79,7 @@ export class Engine {
     this.limits =
       options.limits && new Limits(options.limits, { ...host, notes: options.store.notes, mayAsk });
     this.#leading = this.limits && this.#leadingWithin(this.limits);
-    this.#processName = randomName(options.runtime);
+    this.#ownerPrefix = `${randomName(options.runtime)}-`;
     this.#executionDeadlines = new DeadlinesByLimit(options.runtime);
     this.#leases = new Leases({
       runtime: options.runtime,
@@ -155,9 +156,9 @@ export class Engine {
       // Also without an answer: the store may have done it. A question that was asked before may be answered with what
       // was busted, and so may an execution whose outcome the store has heard: whoever comes now must not join them.
       this.#cache?.bustedHere(id);
-      const flightId = recordIdText(id);
+      const flight = this.#flights.get(id);
       const mayBeBusted = answer === undefined || answer.kind === "busted";
-      if (mayBeBusted || this.#flights.get(flightId)?.isUndecided) this.#flights.delete(flightId);
+      if (flight !== undefined && (mayBeBusted || flight.isUndecided)) this.#flights.delete(flight);
     }
   }
 
@@ -212,13 +213,12 @@ export class Engine {
   }
 
   #arrive(arrival: Arrival, waitUntil: number, now = this.runtime.now()): Verdict | Promise<Verdict> {
-    const flightId = recordIdText(arrival);
     // A worker comes for what is to be executed, and what it finds has to be the store's word.
-    const cached = arrival.isClaim ? undefined : this.#cache?.get(flightId, arrival.fingerprint);
+    const cached = arrival.isClaim ? undefined : this.#cache?.get(arrival);
     if (cached !== undefined) return this.#answer(arrival, cached, fromCache);
-    const flight = this.#flights.get(flightId);
+    const flight = this.#flights.get(arrival);
     return flight === undefined
-      ? this.#lead(flightId, arrival, waitUntil, now)
+      ? this.#lead(arrival, waitUntil, now)
       : join(flight, arrival, waitUntil, {
           runtime: this.runtime,
           answer: (verdict) => this.#answer(arrival, verdict, fromFlight),
@@ -229,11 +229,11 @@ export class Engine {
   }
 
   /** The first of its key in this process: asks the store. */
-  #lead(flightId: string, arrival: Arrival, waitUntil: number, now: number): Verdict | Promise<Verdict> {
-    const flight = new Flight(flightId, arrival.fingerprint, arrival.trace);
+  #lead(arrival: Arrival, waitUntil: number, now: number): Verdict | Promise<Verdict> {
+    const flight = new Flight(arrival);
     const verdict = this.#askFor(flight, arrival, waitUntil, now);
     // What a store that answers at once has told already is over, and nobody can come to join it.
-    if (flight.isJoinable) this.#flights.set(flightId, flight);
+    if (flight.isJoinable) this.#flights.add(flight);
     return verdict;
   }
 
@@ -269,7 +269,7 @@ export class Engine {
   #decide(flight: Flight, arrival: Arrival, verdict: Verdict): Verdict {
     // An execution stays joinable until it is settled; any other verdict is told to those who joined, and forgotten.
     if (verdict.kind === "execute") verdict.execution.flight = flight;
-    else this.#forget(flight);
+    else this.#flights.delete(flight);
     flight.decide(verdict);
     return this.#answer(arrival, verdict, { joined: false });
   }
@@ -285,7 +285,7 @@ export class Engine {
     const entered = breaker?.enter() ?? noBreaker;
     if (entered === 0) return next(this.#storeDown(arrival));
     const ticket = this.#cache?.ticket();
-    const owner = `${this.#processName}-${++this.#reservations}`;
+    const owner = this.#ownerPrefix + ++this.#reservations;
     const { scope, key, fingerprint, policy } = arrival;
     const { leaseMs } = this.#options;
     const unanswered = (error: unknown, late?: Promise<Reservation>): Verdict | Promise<Verdict> => {
@@ -463,13 +463,8 @@ export class Engine {
     const { flight } = execution;
     if (flight === undefined) return;
     execution.flight = undefined;
-    this.#forget(flight);
+    this.#flights.delete(flight);
     flight.settle(settled);
-  }
-
-  /** By identity: the name may be another request's by now. */
-  #forget(flight: Flight): void {
-    this.#flights.deleteIfStill(flight.id, flight);
   }
 
   #waited(arrival: Arrival, since: number, answered: boolean): void {

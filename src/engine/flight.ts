@@ -1,25 +1,29 @@
+import type { BriefEntry } from "../core/brief-table.ts";
 import type { Settled } from "./execution.ts";
 import type { Runtime } from "./runtime.ts";
 import type { ArrivalTrace } from "./tracing.ts";
-import type { Verdict } from "./verdict.ts";
+import type { Arrival, Verdict } from "./verdict.ts";
 
 /**
  * A request that this process is asking the store about, or executing. Its duplicates in the same process join it
  * instead of asking the store again. What joining needs is made only if somebody joins: most requests have no duplicate.
  */
-export class Flight {
-  /** What it is found by. */
-  readonly id: string;
+export class Flight implements BriefEntry<Flight> {
+  readonly scope: string;
+  readonly key: string;
   readonly fingerprint: string;
   /** For those who join to point to. */
   readonly trace: ArrivalTrace | undefined;
+  hash = 0;
+  nextInBucket: Flight | undefined;
   #verdict: Verdict | undefined;
   #settled: Settled | undefined;
   #verdictWaiters: ((verdict: Verdict) => void)[] | undefined;
   #settledWaiters: ((settled: Settled) => void)[] | undefined;
 
-  constructor(id: string, fingerprint: string, trace?: ArrivalTrace) {
-    this.id = id;
+  constructor({ scope, key, fingerprint, trace }: Arrival) {
+    this.scope = scope;
+    this.key = key;
     this.fingerprint = fingerprint;
     this.trace = trace;
   }

@@ -50,10 +50,10 @@ export class ReplayCache implements BustListener {
   }
 
   /** What the request is answered with; undefined if the store has to be asked. */
-  get(idText: string, fingerprint: string): ReplayVerdict | undefined {
-    const entry = this.#entries.get(idText);
+  get(id: RecordId & { readonly fingerprint: string }): ReplayVerdict | undefined {
+    const entry = this.#entries.get(recordIdText(id));
     // Whoever comes with another request is told so by the store.
-    if (entry === undefined || entry.fingerprint !== fingerprint) return undefined;
+    if (entry === undefined || entry.fingerprint !== id.fingerprint) return undefined;
     if (entry.validUntil <= this.#runtime.now()) {
       this.#forget(entry);
       return undefined;

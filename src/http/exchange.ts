@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import type { CapturedResponse, HeaderPair, StoredResponse } from "../core/response.ts";
-import { toStoredResponse } from "../core/response.ts";
+import { allowedOf, areSameHeaders, copiedHeaders } from "../core/response.ts";
 import { isPromiseLike } from "../core/when-known.ts";
 import type { Events } from "../engine/events.ts";
 import type { Execution, Settled } from "../engine/execution.ts";
@@ -30,6 +30,8 @@ export interface Failure {
 
 export interface ExchangeRules {
   readonly allowedHeaders: ReadonlySet<string>;
+  /** Those of the last answer that was stored. */
+  lastHeaders: readonly HeaderPair[];
   readonly responseBytesMax: number;
   readonly streaming: boolean;
 }
@@ -108,7 +110,9 @@ export class Exchange {
 
   /** The handler has answered: store it, and say what may be sent. */
   finish(captured: CapturedResponse): Finish | Promise<Finish> {
-    return this.#settled(toStoredResponse(captured, this.#rules));
+    const { status, body } = captured;
+    if (body.byteLength > this.#rules.responseBytesMax) return this.finishOmitted(status, body.byteLength);
+    return this.#finishFull(status, allowedOf(captured.headers, this.#rules.allowedHeaders), body);
   }
 
   /** The handler has answered through a Node response. */
@@ -117,7 +121,7 @@ export class Exchange {
     status: number,
     body: Uint8Array,
   ): Finish | Promise<Finish> {
-    return this.#settled({ kind: "full", status, headers: this.#kept(res), body });
+    return this.#finishFull(status, this.#kept(res), body);
   }
 
   /** The handler has answered with a head whose names are in lower case, and a body that is not too large. */
@@ -130,7 +134,17 @@ export class Exchange {
     for (const name in head) {
       if (this.#rules.allowedHeaders.has(name)) headers.push([name, head[name] as string]);
     }
-    return this.#settled({ kind: "full", status, headers, body });
+    return this.#finishFull(status, headers, body);
+  }
+
+  /**
+   * Most answers of a route have the same headers, and those share one list of them: each that is kept would otherwise keep
+   * its own. It is a copy, since those who made the headers may go on to change them.
+   */
+  #finishFull(status: number, headers: readonly HeaderPair[], body: Uint8Array): Finish | Promise<Finish> {
+    const rules = this.#rules;
+    if (!areSameHeaders(headers, rules.lastHeaders)) rules.lastHeaders = copiedHeaders(headers);
+    return this.#settled({ kind: "full", status, headers: rules.lastHeaders, body });
   }
 
   /** The handler has answered with more than is kept. */

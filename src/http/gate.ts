@@ -102,6 +102,7 @@ export class Gate<Native> {
     this.#latenessOf = latenessOf(this.policy, () => wallTime(latchkey.engine.runtime));
     this.#rules = {
       allowedHeaders: headerAllowList(this.policy.replayHeaders),
+      lastHeaders: [],
       responseBytesMax: this.policy.responseBytesMax,
       streaming: this.policy.streaming,
     };

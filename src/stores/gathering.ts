@@ -1,6 +1,6 @@
-import { BriefMap } from "../core/brief-map.ts";
+import { type BriefEntry, BriefTable } from "../core/brief-table.ts";
 import { StoreBusyError } from "../core/errors.ts";
-import { type RecordId, recordIdText } from "../core/record.ts";
+import type { RecordId } from "../core/record.ts";
 import { atTurnEnd } from "../core/turn-end.ts";
 
 /** A way to ask the database for something, one by one or many at once. */
@@ -51,8 +51,8 @@ export class Gathering {
   readonly #options: Required<GatheringOptions>;
   /** The calls that can go, by what they ask for. */
   readonly #ready = new Map<Verb<never, unknown>, Waiting[]>();
-  /** The records that somebody asks about, by name. */
-  readonly #lines = new BriefMap<Line>();
+  /** The records that somebody asks about. */
+  readonly #lines = new BriefTable<Line>();
   readonly #flights = new Set<Flight>();
   #isFlushing = false;
   #waiting = 0;
@@ -98,17 +98,18 @@ export class Gathering {
   }
 
   #enqueue(waiting: Waiting): void {
-    const name = recordIdText(waiting.id);
-    const line = this.#lines.get(name);
+    const line = this.#lines.get(waiting.id);
     if (line === undefined) {
-      waiting.line = { name, first: waiting, behind: [] };
-      this.#lines.set(name, waiting.line);
+      const { scope, key } = waiting.id;
+      waiting.line = { scope, key, first: waiting, behind: undefined, hash: 0, nextInBucket: undefined };
+      this.#lines.add(waiting.line);
       this.#makeReady(waiting);
     } else if (line.first.verb === waiting.verb && waiting.verb.isUnordered) {
       // A batch holds a record once, and there is no reason to wait for the next one.
       void this.#carryAlone(waiting);
     } else {
       waiting.line = line;
+      line.behind ??= [];
       line.behind.push(waiting);
       this.#passBy(line);
     }
@@ -280,8 +281,8 @@ export class Gathering {
   }
 
   #moveUp(line: Line): void {
-    const next = line.behind.shift();
-    if (next === undefined) this.#lines.delete(line.name);
+    const next = line.behind?.shift();
+    if (next === undefined) this.#lines.delete(line);
     else {
       line.first = next;
       this.#makeReady(next);
@@ -340,10 +341,10 @@ interface Waiting {
 }
 
 /** Those who ask about one record. */
-interface Line {
-  readonly name: string;
+interface Line extends BriefEntry<Line> {
   first: Waiting;
-  readonly behind: Waiting[];
+  /** Made on demand: most are alone. */
+  behind: Waiting[] | undefined;
 }
 
 /** Every process locks records in this order, so that no two wait for each other. */
