@@ -423,6 +423,7 @@ describe("the plan", () => {
     for (const name of ["reserve", "renew", "advance", "complete", "give_up"]) {
       expect(plans).toContain(`latchkey_${name}_batch`);
     }
+    expect(plans).toContain("latchkey_reserve_known");
     expect(plans).toMatch(/Index Scan using latchkey_records_pkey/);
     expect(plans).toMatch(/Tid Scan on latchkey_records/);
     const others = [...plans.matchAll(/(\w+ )?Scan (using \w+ )?on latchkey_records.*/g)]

@@ -1,7 +1,7 @@
 import type pg from "pg";
 import { beforeAll, describe, expect, it } from "vitest";
 import type { Lease, SettleAnswer, Settlement, Store } from "../../src/core/store.ts";
-import { PlacedLease } from "../../src/stores/postgres/placed-lease.ts";
+import { PlacedLease } from "../../src/stores/placed-lease.ts";
 import {
   again,
   complete,
@@ -217,7 +217,7 @@ describe("a row that is not where it was reserved", () => {
         "SELECT ctid::text AS place, state FROM latchkey_records WHERE scope = $1 AND key = $2",
         id,
       );
-    const before = [{ place: PlacedLease.placeOf(gone) ?? "", state: "in_progress" }];
+    const before = [{ place: PlacedLease.placeOf<string>(gone) ?? "", state: "in_progress" }];
     // Pages have other free places too. What a row has left is not free until the next vacuum.
     for (let tries = 0; (await lookThere())[0]?.place !== before[0]?.place; tries += 1) {
       if (tries > 2_000) throw new Error(`no row came to ${before[0]?.place}`);

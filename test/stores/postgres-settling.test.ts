@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import pg from "pg";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { loadMigrations } from "../../src/stores/migrations.ts";
@@ -47,12 +48,25 @@ describe("a settlement", () => {
     expect(await rowsWith(indexed)).toEqual(before);
   });
 
-  it("under load stays on the page of its reservation nearly always", async () => {
+  it("under load stays on the page of its reservation, with an answer of 300 bytes", async () => {
     const store = postgresStore(pool);
+    const response = {
+      kind: "full",
+      status: 201,
+      headers: [["content-type", "application/json"]],
+      body: Buffer.alloc(300, "a"),
+    } as const;
     for (let round = 0; round < 20; round += 1) {
-      const requests = Array.from({ length: 50 }, () => request({ retentionMs: complete.retentionMs }));
+      // Names as long as those that are used: of processes, and of clients.
+      const requests = Array.from({ length: 50 }, () =>
+        request({
+          key: randomUUID(),
+          owner: `g9gck6cq3r7urmi0-${round}`,
+          fingerprint: `v1:${"f".repeat(43)}`,
+        }),
+      );
       const leases = await Promise.all(requests.map((each) => leaseOf(store, each)));
-      await Promise.all(leases.map((lease) => store.settle(lease, complete)));
+      await Promise.all(leases.map((lease) => store.settle(lease, { ...complete, response })));
     }
     await expect
       .poll(
@@ -65,7 +79,7 @@ describe("a settlement", () => {
         },
         { timeout: 15_000 },
       )
-      .toBeGreaterThan(0.8);
+      .toBeGreaterThan(0.99);
   });
 
   it("of a lease that was renewed takes it off the list", async () => {
@@ -243,6 +257,8 @@ it("records of before are listed, reaped and swept as they were", async () => {
     "0011_strays",
     "0012_telling",
     "0013_found_by_key",
+    "0014_replays_in_one_text",
+    "0015_room_for_answers",
   ]);
   const store = postgresStore(pool);
   expect((await store.list({ state: "unknown", limit: 10 })).records).toMatchObject([{ key: "unknown" }]);

@@ -114,7 +114,7 @@ describe("in a batch", () => {
   it("that expects some of its keys to be known, and in one that expects most", async () => {
     const { store, texts } = await hearing();
     for (const fresh of [6, 0, 0]) await expectWoken(store, await askForAll(store, { known: 6, fresh }));
-    expect(ways(texts)).toEqual(new Set(["latchkey_reserve_batch"]));
+    expect(ways(texts)).toEqual(new Set(["latchkey_reserve_batch", "latchkey_reserve_known"]));
   });
 
   it.each([

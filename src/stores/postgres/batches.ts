@@ -1,4 +1,4 @@
-import { decodeResponse } from "../../core/response.ts";
+import { decodeResponse, type EncodedResponse } from "../../core/response.ts";
 import type {
   Advance,
   Lease,
@@ -12,6 +12,7 @@ import { encodeRequest } from "../../core/stored-request.ts";
 import { type BatchFunction, float8, int4, text } from "./arrays.ts";
 import { type Answers, held, kindsOf, toldOf } from "./columns.ts";
 import type { Row } from "./database.ts";
+import { unpackAnswers } from "./packed-answers.ts";
 import type { Queries } from "./queries.ts";
 import { newRecordOf, newReservation, type ReserveCall } from "./reserving.ts";
 import { durationMs } from "./rows.ts";
@@ -20,8 +21,9 @@ import { allOwnedHere, ownedHere } from "./statements/sql.ts";
 
 /*
  * The calls of a batch as the arrays that the functions of the migrations 0003_batches, 0008_settling_in_place,
- * 0010_settling_by_place and 0012_telling take, and what their answers mean. Whatever takes more than the clock to answer
- * is left to the statement for one call, which knows all states; so is whatever a lease does not hold any more.
+ * 0010_settling_by_place, 0012_telling and 0014_replays_in_one_text take, and what their answers mean. Whatever takes more
+ * than the clock to answer is left to the statement for one call, which knows all states; so is whatever a lease does not
+ * hold any more.
  */
 
 /** What is under way is told of from now on; see `ReserveCall.tells`. `wanted` are the fingerprints for which it is. */
@@ -48,6 +50,11 @@ const reserving = {
     plain: { name: "latchkey_reserve_alike" },
     owned: { name: "latchkey_reserve_alike", made: { place: 5, of: allOwnedHere } },
     telling: { name: "latchkey_reserve_alike", also: tellingAt(0) },
+  },
+  known: {
+    plain: { name: "latchkey_reserve_known" },
+    owned: { name: "latchkey_reserve_known", made: { place: 6, of: allOwnedHere } },
+    telling: { name: "latchkey_reserve_known", also: tellingAt(0) },
   },
 } satisfies Readonly<Record<string, Readonly<Record<"plain" | "owned" | "telling", BatchFunction>>>>;
 
@@ -92,8 +99,9 @@ export async function reserveBatch(
     const rows = await queries.batch<AlikeRow>(reserving.alike[way], [...names, ...terms, ...wanted]);
     return reservationsOf(calls, rows, rows[0]?.places?.split(" "));
   }
-  const rows = await queries.batch<FoundRow>(areNew ? reserving.fresh[way] : reserving.some[way], [
-    ...(areNew ? [] : [expectation === "most"]),
+  const rows = await queries.batch<FoundRow>(reserving[functionFor[expectation]][way], [
+    // Whether to look first: where most are known another function does.
+    ...(expectation === "some" ? [false] : []),
     ...names,
     int4(kinds.numbers, (number) => number),
     crashes,
@@ -109,6 +117,8 @@ export async function reserveBatch(
   ]);
   return reservationsOf(calls, rows);
 }
+
+const functionFor = { none: "fresh", some: "some", most: "known" } as const;
 
 function wayOf(
   records: readonly { readonly session: number | null }[],
@@ -148,27 +158,37 @@ const reserveOneStatements = {
   telling: reserveOneStatement("$6", `*, ${telling("$1", "$2", "$3")}`),
 };
 
-/** The row of the batch has no place. Rows before it are from looking, and count if nothing had to be inserted. */
+/**
+ * The row of the batch has no place. Rows before it are from looking, and count if nothing had to be inserted. There is none if
+ * all calls have answers that are known, which are in the row before everything else.
+ */
 function reservationsOf(
   calls: readonly ReserveCall[],
   rows: readonly FoundRow[],
   /** Where the rows are, if all of them are new. */
   places: readonly string[] = [],
 ): Answers<Reservation> {
+  const found = new Map<number, Reservation | undefined>();
+  const [first] = rows;
+  if (first?.place === placeOfKnown) {
+    const now = first.now ?? 0;
+    for (const answer of unpackAnswers(first.head ?? "")) found.set(answer.place, replayOf(answer, now));
+  }
   const batchAt = rows.findIndex(({ place }) => place === null);
   const batch = rows[batchAt];
-  if (batch === undefined) return calls.map(() => undefined);
-  const found = new Map<number, FoundRow>();
-  for (const row of batch.status === null ? rows.slice(0, batchAt) : rows.slice(batchAt + 1)) {
-    if (row.place !== null) found.set(row.place, row);
-  }
+  if (batch === undefined) return calls.map((_, index) => found.get(index + 1));
   const now = batch.now ?? 0;
-  return calls.map(({ request }, index) => {
-    const row = found.get(index + 1);
-    if (row !== undefined) return answerOf(request, row, now);
-    return newReservation(request, now, places[index]);
-  });
+  for (const row of batch.status === null ? rows.slice(0, batchAt) : rows.slice(batchAt + 1)) {
+    const call = calls[(row.place ?? 0) - 1];
+    if (call !== undefined) found.set(row.place ?? 0, answerOf(call.request, row, now));
+  }
+  return calls.map(({ request }, index) =>
+    found.has(index + 1) ? found.get(index + 1) : newReservation(request, now, places[index]),
+  );
 }
+
+/** The place of the row with all answers that are known: see `unpackAnswers`. */
+const placeOfKnown = 0;
 
 /** As `decide` would, in the two states in which nothing but the clock counts. */
 function answerOf({ fingerprint }: ReserveRequest, row: FoundRow, now: number): Reservation | undefined {
@@ -180,8 +200,15 @@ function answerOf({ fingerprint }: ReserveRequest, row: FoundRow, now: number): 
     return row.told ? { ...inFlight, isTold: true } : inFlight;
   }
   if (status === null || head === null || expires === null) return undefined;
+  return replayOf({ status, head, body, expires }, now);
+}
+
+function replayOf(
+  { expires, ...encoded }: EncodedResponse & { readonly expires: number },
+  now: number,
+): Reservation | undefined {
   try {
-    const response = decodeResponse({ status, head, body });
+    const response = decodeResponse(encoded);
     return { kind: "replay", response, expiresAt: expires, remainingMs: expires - now };
   } catch {
     // One that cannot be read must not fail the others: asked alone, it fails on its own.

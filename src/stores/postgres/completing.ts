@@ -1,9 +1,9 @@
 import { encodeResponse } from "../../core/response.ts";
 import type { Lease, SettleAnswer, Settlement } from "../../core/store.ts";
+import { PlacedLease } from "../placed-lease.ts";
 import { type BatchFunction, float8, int4, text } from "./arrays.ts";
 import { type Answers, held, kindsOf, toldOf } from "./columns.ts";
 import type { Row } from "./database.ts";
-import { PlacedLease } from "./placed-lease.ts";
 import type { Queries } from "./queries.ts";
 import { durationMs } from "./rows.ts";
 
@@ -95,7 +95,7 @@ function placesIfAlike(calls: readonly CompleteCall[], encoded: readonly Encoded
   const [first] = encoded;
   const places: string[] = [];
   for (const [index, { lease }] of calls.entries()) {
-    const place = PlacedLease.placeOf(lease);
+    const place = PlacedLease.placeOf<string>(lease);
     const each = encoded[index];
     if (place === undefined || each?.status !== first?.status || each?.retentionMs !== first?.retentionMs) {
       return undefined;
