@@ -1,7 +1,7 @@
 import Database from "libsql";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Lease, ReserveRequest, Store } from "../../src/core/store.ts";
-import { completeLeases } from "../../src/stores/sqlite/statements.ts";
+import { completeLeases, insertReservations } from "../../src/stores/sqlite/statements.ts";
 import { type SqliteDatabase, sqliteStore } from "../../src/stores/sqlite/store.ts";
 import { again, request } from "../support/reserve-request.ts";
 import { complete, kept, lease, planOf, suspend, useFolder } from "./sqlite-support.ts";
@@ -172,6 +172,35 @@ describe("one write that cannot be done", () => {
     for (const [index, outcome] of outcomes.entries()) {
       expect(outcome.status, `request ${index}`).toBe(index === 4 ? "rejected" : "fulfilled");
       if (outcome.status === "fulfilled") expect(outcome.value.kind).toBe("execute");
+    }
+  });
+
+  it("takes the whole transaction back, so that no page is copied before it is changed", () => {
+    const terms = [1, "reconcile", 1, 2, 3, null, 4];
+    const statement = database.prepare(insertReservations(2));
+    database.exec("BEGIN IMMEDIATE");
+    statement.run([...terms, "tenant", "one", "v1:first", "owner", "tenant", "two", "v1:first", "owner"]);
+    expect(() =>
+      statement.run([...terms, "tenant", "three", "v1:first", "owner", "tenant", "four", null, "owner"]),
+    ).toThrow(/NOT NULL/);
+    expect(database.inTransaction).toBe(false);
+    expect(database.prepare("SELECT count(*) AS count FROM latchkey_records").get()).toMatchObject({
+      count: 0,
+    });
+  });
+
+  it("takes the outcomes beside it back as well, and they are written down after all", async () => {
+    const leases = await leasesOf(fresh());
+    const usual = complete();
+    const refused = { ...usual, response: { ...usual.response, status: null as unknown as number } };
+    const isRefused = (index: number) => index < 10; // Enough for a statement of their own.
+    const outcomes = await Promise.allSettled(
+      leases.map((held, index) => store.settle(held, isRefused(index) ? refused : usual)),
+    );
+    for (const [index, { status }] of outcomes.entries()) {
+      expect(status, `request ${index}`).toBe(isRefused(index) ? "rejected" : "fulfilled");
+      const { record } = await store.read(leases[index] as Lease);
+      expect(record?.state).toBe(isRefused(index) ? "in_progress" : "completed");
     }
   });
 });

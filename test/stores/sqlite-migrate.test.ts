@@ -225,6 +225,31 @@ describe("a database that Latchkey made before the conditions of its indexes wer
   });
 });
 
+describe("a database that Latchkey made before the rule for its records was cheaper", () => {
+  it("keeps its records in every state, to the last column, and goes on with them", async () => {
+    const database = openBefore(7);
+    for (const row of everyState) write(database, row);
+    database.prepare("INSERT INTO latchkey_request_bodies VALUES ('tenant', ?, ?)").run("pending", everyByte);
+    const before = [rowsOf(database), schemaOf(database)];
+    const store = sqliteStore(database, { clock: () => late + 1 });
+    expect([rowsOf(database), schemaOf(database)]).toEqual(before);
+    expect(pragma(database, "integrity_check")).toBe("ok");
+    expect(await store.sweep({ limit: 10, unclaimed })).toEqual({ unknown: 1, retryable: 1, unclaimed: 1 });
+    // What is kept of a request goes with its outcome, as it did before.
+    expect(database.prepare("SELECT key FROM latchkey_request_bodies").all()).toEqual([]);
+  });
+});
+
+it("no rule for records makes SQLite build a table in memory for each of them", () => {
+  const database = openBefore(migrations.length + 1);
+  const steps = database
+    .prepare("EXPLAIN INSERT INTO latchkey_records (scope, key) VALUES ('tenant', 'key')")
+    .all();
+  const names = steps.map((step) => (step as { opcode: string }).opcode);
+  expect(names).toContain("IdxInsert");
+  expect(names).not.toContain("OpenEphemeral");
+});
+
 it("the one rule for records accepts and refuses what the many rules did", () => {
   const [many, one] = [openBefore(3), openBefore(migrations.length + 1)];
   const states = [...new Set(everyState.map(({ state }) => state)), "nonsense"];
@@ -311,6 +336,15 @@ function write(database: Database.Database, row: Columns): void {
       `INSERT INTO latchkey_records (${columns.join(", ")}) VALUES (${columns.map(() => "?").join(", ")})`,
     )
     .run(...columns.map((name) => full[name] ?? null));
+}
+
+/** The indexes and triggers of the records. */
+function schemaOf(database: Database.Database): unknown[] {
+  return database
+    .prepare(
+      "SELECT type, name, sql FROM sqlite_master WHERE tbl_name = 'latchkey_records' AND type <> 'table' ORDER BY name",
+    )
+    .all();
 }
 
 function rowsOf(database: Database.Database): unknown[] {

@@ -1,6 +1,7 @@
 import { type InProgressRecord, recordIdText } from "../../core/record.ts";
 import type { EncodedResponse } from "../../core/response.ts";
 import type { Lease } from "../../core/store.ts";
+import { PlacedLease } from "../placed-lease.ts";
 import { moment, wholeMs } from "../record-row.ts";
 import type { SqliteValue, Statement } from "./driver.ts";
 import type { Records } from "./records.ts";
@@ -19,20 +20,19 @@ export interface Completion {
   readonly expiresAt: number;
 }
 
-/** Whether each of these records, no two of which have one key, was new and is written down now. */
+/** The row of each of these records, no two of which have one key; undefined where it was there already. */
 export function insertAll(
   records: Records,
   candidates: readonly (InProgressRecord | undefined)[],
-): readonly boolean[] {
+): readonly (number | undefined)[] {
   const { bunches, others } = gather(candidates, { isFit: () => true, areAlike: haveSameTerms });
-  const isNew = candidates.map(() => false);
+  const rows: (number | undefined)[] = candidates.map(() => undefined);
   for (const bunch of bunches) {
     const inserted = insertBunch(records, bunch);
-    for (const { place, item } of bunch.placed)
-      isNew[place] = inserted === "all" || inserted.has(recordIdText(item));
+    for (const [index, { place, item }] of bunch.placed.entries()) rows[place] = inserted(item, index);
   }
-  for (const { place, item } of others) isNew[place] = records.insert(item);
-  return isNew;
+  for (const { place, item } of others) rows[place] = records.insert(item);
+  return rows;
 }
 
 /** Whether each of these leases was held and has been completed now. */
@@ -104,7 +104,11 @@ function haveSameTerms(one: InProgressRecord, other: InProgressRecord): boolean 
   );
 }
 
-function insertBunch(records: Records, bunch: Bunch<InProgressRecord>): "all" | ReadonlySet<string> {
+/** Answers with what tells the row of one of them; undefined if it was not inserted. */
+function insertBunch(
+  records: Records,
+  bunch: Bunch<InProgressRecord>,
+): (item: InProgressRecord, index: number) => number | undefined {
   const { terms, placed } = bunch;
   const parameters: SqliteValue[] = [
     terms.fence,
@@ -118,10 +122,19 @@ function insertBunch(records: Records, bunch: Bunch<InProgressRecord>): "all" | 
   for (const { item } of placed) parameters.push(item.scope, item.key, item.fingerprint, item.owner);
   const { insertReservations, readInserted } = records.statements;
   const { changes, lastRowid } = statementFor(insertReservations, bunch).runWith(parameters);
-  if (changes === placed.length) return "all";
-  if (changes === 0) return new Set();
-  const rows = readInserted.all(lastRowid - changes);
-  return new Set(rows.map(({ scope, key }) => recordIdText({ scope: scope as string, key: key as string })));
+  // Rows are numbered in the order in which they are inserted.
+  const before = lastRowid - changes;
+  if (changes === placed.length) return (_, index) => before + 1 + index;
+  if (changes === 0) return () => undefined;
+  const inserted = new Map(
+    readInserted
+      .all(before)
+      .map(({ row, scope, key }) => [
+        recordIdText({ scope: scope as string, key: key as string }),
+        row as number,
+      ]),
+  );
+  return (item) => inserted.get(recordIdText(item));
 }
 
 function haveSameOutcome(one: Completion, other: Completion): boolean {
@@ -130,8 +143,13 @@ function haveSameOutcome(one: Completion, other: Completion): boolean {
     one.response.head === other.response.head &&
     one.completedAt === other.completedAt &&
     one.expiresAt === other.expiresAt &&
-    one.lease.fence === other.lease.fence
+    one.lease.fence === other.lease.fence &&
+    isPlaced(one) === isPlaced(other)
   );
+}
+
+function isPlaced({ lease }: Completion): boolean {
+  return PlacedLease.placeOf<number>(lease) !== undefined;
 }
 
 function isSmall({ response }: Completion): boolean {
@@ -141,16 +159,20 @@ function isSmall({ response }: Completion): boolean {
 /** SQLite copies a bunch before it writes it. A larger body than a page takes longer to copy than a call to make. */
 const bunchedBodyBytesMax = 4_096;
 
-/** Whether all of them were held. */
+/** Whether all of them were held, and their records where they were written down. */
 function completeBunch(records: Records, bunch: Bunch<Completion>): boolean {
   const { terms, placed } = bunch;
   const { status, head } = terms.response;
   const { completedAt, expiresAt, lease } = terms;
-  const parameters: SqliteValue[] = [status, head, completedAt, expiresAt, lease.fence];
+  const parameters: SqliteValue[] = [status, head, completedAt, expiresAt];
   for (const { item } of placed) {
     const { scope, key, owner } = item.lease;
     parameters.push(scope, key, owner, item.response.body);
+    const row = PlacedLease.placeOf<number>(item.lease);
+    if (row !== undefined) parameters.push(row);
   }
-  const statement = statementFor(records.statements.completeLeases, bunch);
+  parameters.push(lease.fence);
+  const { completeLeases, completePlacedLeases } = records.statements;
+  const statement = statementFor(isPlaced(terms) ? completePlacedLeases : completeLeases, bunch);
   return statement.runWith(parameters).changes === placed.length;
 }

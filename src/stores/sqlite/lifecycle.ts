@@ -15,6 +15,7 @@ import type {
 } from "../../core/store.ts";
 import { reserved, settled } from "../../core/transition.ts";
 import { busting, reserving, resolving, settling } from "../moves.ts";
+import { PlacedLease } from "../placed-lease.ts";
 import { moment } from "../record-row.ts";
 import { type Completion, completeAll, insertAll } from "./bunches.ts";
 import type { Records } from "./records.ts";
@@ -32,7 +33,10 @@ export function reserve(records: Records, request: ReserveRequest, now: number):
 /** Undefined if it is not new, or keeps something for a worker. One statement, which needs no transaction around it. */
 export function reserveNew(records: Records, request: ReserveRequest, now: number): Reservation | undefined {
   const fresh = ifNew(request, now);
-  return fresh !== undefined && records.insert(fresh) ? granted(fresh) : undefined;
+  if (fresh === undefined || records.insert(fresh) === undefined) return undefined;
+  const { scope, key, fence, owner } = fresh;
+  // What comes alone is mostly completed alone, and that finds its record by its name.
+  return granted(fresh, { scope, key, fence, owner });
 }
 
 /** The same for many: most requests are new, and are inserted with few statements. */
@@ -45,11 +49,12 @@ export function reserveAll(
   const areDistinct = new Set(requests.map(({ key }) => key)).size === requests.length;
   if (!areDistinct) return requests.map((request) => reserve(records, request, now));
   const fresh = requests.map((request) => ifNew(request, now));
-  const isNew = insertAll(records, fresh);
+  const rows = insertAll(records, fresh);
   return requests.map((request, index) => {
     const record = fresh[index];
-    return record !== undefined && isNew[index] === true
-      ? granted(record)
+    const row = rows[index];
+    return record !== undefined && row !== undefined
+      ? granted(record, new PlacedLease(record, row))
       : reserveKnown(records, request, now);
   });
 }
@@ -62,8 +67,8 @@ function ifNew(request: ReserveRequest, now: number): InProgressRecord | undefin
 }
 
 /** The answer to a new request, once it is written down. */
-function granted({ scope, key, fence, owner, progress, createdAt }: InProgressRecord): Reservation {
-  return { kind: "execute", after: "absent", progress, createdAt, lease: { scope, key, fence, owner } };
+function granted({ progress, createdAt }: InProgressRecord, lease: Lease): Reservation {
+  return { kind: "execute", after: "absent", progress, createdAt, lease };
 }
 
 /** Reads the record first. */

@@ -35,8 +35,8 @@ export class Records {
     return entry?.record.fence === lease.fence && entry.lastOwner === lease.owner ? entry : undefined;
   }
 
-  /** Writes down a new request that keeps nothing for a worker; false if there is a record with its key. */
-  insert(record: InProgressRecord): boolean {
+  /** Writes down a new request that keeps nothing for a worker, in this row; undefined if there is a record with its key. */
+  insert(record: InProgressRecord): number | undefined {
     const { scope, key, fingerprint, fence, onCrash, createdAt, expiresAt, owner, leaseUntil } = record;
     const parameters = [
       scope,
@@ -51,7 +51,8 @@ export class Records {
       record.route ?? null,
       wholeMs(record.reconcileAfterMs),
     ];
-    return this.statements.insertReservation.runWith(parameters).changes === 1;
+    const { changes, lastRowid } = this.statements.insertReservation.runWith(parameters);
+    return changes === 1 ? lastRowid : undefined;
   }
 
   put(record: IdempotencyRecord, extras: RowExtras): void {
