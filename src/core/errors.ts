@@ -106,13 +106,13 @@ export class UnverifiedError extends LatchkeyError {
   }
 }
 
-/** `currentOperation()` was called where no idempotent request is being handled. */
+/** `currentOperation()` was called where no idempotent request is being handled, or no longer. */
 export class NoOperationError extends LatchkeyError {
   constructor() {
     super(
       "no-operation",
-      "currentOperation() was called outside of an idempotent request: mount idempotent(latchkey) on this route, " +
-        "and call it from the handler or what the handler awaits",
+      "currentOperation() was called outside of an idempotent request, or after its handler had answered: mount " +
+        "idempotent(latchkey) on this route, and call it from the handler or what the handler awaits",
     );
   }
 }

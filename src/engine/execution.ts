@@ -117,6 +117,8 @@ export class Execution {
   trace: ExecutionTrace | undefined;
   /** Others like it are under way in this process: its outcome is told with theirs. */
   isOfCrowd = false;
+  /** Whether its handler is known to have come to its end; set by whoever runs it. */
+  isHandlerOver = false;
   /** When the store last confirmed the lease, on this process's clock. */
   renewedAt: number;
   /** Its place among the leases that this process holds; theirs to set. */

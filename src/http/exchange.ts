@@ -4,7 +4,7 @@ import { allowedOf, areSameHeaders, copiedHeaders } from "../core/response.ts";
 import { isPromiseLike } from "../core/when-known.ts";
 import type { Events } from "../engine/events.ts";
 import type { Execution, Settled } from "../engine/execution.ts";
-import { isOperationOf, runOperation } from "../operation/operation.ts";
+import { isOperationOf, operationIsOver, runOperation } from "../operation/operation.ts";
 import {
   type AnswerContext,
   firstAnswerHeaders,
@@ -43,6 +43,7 @@ export class Exchange {
   readonly #rules: ExchangeRules;
   readonly #events: Events;
   #give: Give | undefined;
+  #endsWithAnswer = false;
 
   constructor(options: {
     readonly execution: Execution;
@@ -88,6 +89,12 @@ export class Exchange {
   /** Runs the handler so that `currentOperation()` finds its operation. */
   run<T>(handler: () => T): T {
     return runOperation(this.#execution, handler);
+  }
+
+  /** The same for a handler that returns its answer: when that has been read, or it has failed, there is no more to come. */
+  runReturning<T>(handler: () => T): T {
+    this.#endsWithAnswer = true;
+    return this.run(handler);
   }
 
   /**
@@ -166,6 +173,7 @@ export class Exchange {
 
   /** The handler threw where nobody else answers for it: its client gets a 500 problem. */
   async fail(error: unknown): Promise<Failure> {
+    this.#handlerIsDone();
     this.failedLate(error);
     const answer = problemAnswer(this.#context, "handler-failed", {
       detail: "The request failed inside the service. Send it again with the same key.",
@@ -227,7 +235,12 @@ export class Exchange {
     this.#events.emit({ type: "handler_failed", scope, key, error });
   }
 
+  #handlerIsDone(): void {
+    if (this.#endsWithAnswer) operationIsOver(this.#execution);
+  }
+
   #settled(response: StoredResponse): Finish | Promise<Finish> {
+    this.#handlerIsDone();
     const settling = this.#execution.settle({ kind: "answered", response });
     // Nobody is told any more. Kept here, it would keep the whole request alive for as long as the garbage collector
     // takes this, or the execution, for something that lasts; that was measured to cost a tenth of a request.

@@ -206,7 +206,7 @@ export function runHandler<Returned, Delivered>(
       resolve(options.deliver(response));
     };
     exchange.onAnswered((answer) => give(respond(answer)));
-    exchange.run(handler).then((returned) => {
+    exchange.runReturning(handler).then((returned) => {
       // What was stored at once is sent at once.
       try {
         const kept = store(options.answered(returned));

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { NoOperationError } from "../core/errors.ts";
 import { recoveryPointOf } from "../core/phase.ts";
+import { atTurnEnd } from "../core/turn-end.ts";
 import type { Execution } from "../engine/execution.ts";
 import type { Jsonified } from "./json.ts";
 import type { OwnResponse } from "./own-response.ts";
@@ -50,8 +51,12 @@ export interface Operation<Tx = unknown> {
 
 const storage = new AsyncLocalStorage<ExecutionOperation>();
 
+/** Handlers below which `currentOperation()` may be called. */
+let running = 0;
+
 /**
- * The operation of the request that is being handled, anywhere below the handler.
+ * The operation of the request that is being handled, anywhere below the handler. Where a handler returns its answer
+ * (`latchkey.run`, Hono, `fetch`), that is until the answer has been read.
  *
  * @example
  * ```ts
@@ -65,16 +70,37 @@ const storage = new AsyncLocalStorage<ExecutionOperation>();
  */
 export function currentOperation<Tx = unknown>(): Operation<Tx> {
   const operation = storage.getStore();
-  if (operation === undefined) throw new NoOperationError();
+  if (operation === undefined || operation.isOver) throw new NoOperationError();
   return operation as Operation<Tx>;
 }
 
-/** Runs `handler` so that {@link currentOperation} finds this execution. */
+/**
+ * Runs `handler` so that {@link currentOperation} finds this execution, until {@link operationIsOver} is told of it. That may be
+ * never: a handler that answers through an object may go on afterwards, and nobody can tell when it stops.
+ */
 export function runOperation<T>(execution: Execution, handler: () => T): T {
+  running += 1;
   const operation = new ExecutionOperation(execution);
   const { trace } = execution;
   if (trace === undefined) return storage.run(operation, handler);
   return trace.run(() => storage.run(operation, handler));
+}
+
+/**
+ * The handler is done, whatever became of its execution. For as long as none is running, what finds operations is switched
+ * off: up to Node 22 it is called for every promise, timer and write of the process, whoever makes them, which was measured
+ * to take a tenth of a request. Not before the end of the turn: within a promise's callback the system would lose count of
+ * what it is in the midst of.
+ */
+export function operationIsOver(execution: Execution): void {
+  if (execution.isHandlerOver) return;
+  execution.isHandlerOver = true;
+  running -= 1;
+  if (running === 0) atTurnEnd(restIfIdle);
+}
+
+function restIfIdle(): void {
+  if (running === 0) storage.disable();
 }
 
 /** Whether the code that asks runs on behalf of this execution. */
@@ -88,6 +114,11 @@ class ExecutionOperation implements Operation {
 
   constructor(execution: Execution) {
     this.#execution = execution;
+  }
+
+  /** What is left of it would else be found or not, depending on who else is running. */
+  get isOver(): boolean {
+    return this.#execution.isHandlerOver;
   }
 
   is(execution: Execution): boolean {

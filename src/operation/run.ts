@@ -14,7 +14,7 @@ import { recall } from "../engine/recall.ts";
 import { wallTime } from "../engine/runtime.ts";
 import type { Arrival, Verdict } from "../engine/verdict.ts";
 import { fromJsonText, type Jsonified, toJsonText } from "./json.ts";
-import { currentOperation, type Operation, runOperation } from "./operation.ts";
+import { currentOperation, type Operation, operationIsOver, runOperation } from "./operation.ts";
 
 /** An operation outside HTTP: a message from a queue, a webhook, a job. */
 export interface RunRequest {
@@ -149,6 +149,7 @@ function execute<Tx, T>(
   reject: (error: unknown) => void,
 ): void {
   const settle = (outcome: Outcome, conclude: (settled: Settled) => void) => {
+    operationIsOver(execution);
     try {
       const settled = execution.settle(outcome);
       if (isPromiseLike(settled)) settled.then(conclude, reject);

@@ -5,7 +5,7 @@ import { startGateway } from "../../src/gateway/gateway.ts";
 import { jsonLogger } from "../../src/gateway/log.ts";
 import { digestOf } from "../../src/gateway/tenants.ts";
 import { open, readAnswer, send } from "../adapters/client.ts";
-import { deferred } from "../adapters/harness.ts";
+import { deferred } from "../support/deferred.ts";
 import { countingService, gateway, json, service, settingsOf } from "./support.ts";
 
 describe("a gateway", () => {

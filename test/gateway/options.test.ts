@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { type Answer, type Sending, send } from "../adapters/client.ts";
-import { deferred } from "../adapters/harness.ts";
+import { deferred } from "../support/deferred.ts";
 import { gateway, json, type Received, service, settingsOf } from "./support.ts";
 
 /** An option of the configuration, by what changes for whoever is in front of the gateway, behind it, or beside it. */

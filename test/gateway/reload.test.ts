@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { send } from "../adapters/client.ts";
-import { deferred } from "../adapters/harness.ts";
+import { deferred } from "../support/deferred.ts";
 import { countingService, gateway, json, service, settingsOf } from "./support.ts";
 
 /** A service that answers when it is told to. */

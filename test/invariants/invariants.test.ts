@@ -15,6 +15,7 @@ import { migrate, postgresStore } from "../../src/stores/postgres/store.ts";
 import { sqliteStore } from "../../src/stores/sqlite/store.ts";
 import { type Fault, faultyStore } from "../../src/testing/index.ts";
 import { freshDatabase } from "../support/database.ts";
+import { deferred } from "../support/deferred.ts";
 
 /** The invariants of the design, by number, over real sockets. Two servers on one store stand for two processes. */
 const leaseMs = 300;
@@ -125,14 +126,6 @@ function answer(res: ServerResponse, execution: number, status = 201): void {
     .end(`execution ${execution}`);
 }
 
-function deferred() {
-  let resolve = () => {};
-  const promise = new Promise<void>((done) => {
-    resolve = done;
-  });
-  return { promise, resolve };
-}
-
 async function codeOf(response: Response): Promise<string> {
   return ((await response.json()) as { code: string }).code;
 }
@@ -149,7 +142,7 @@ async function die(store: Store, key: string, options: Partial<LatchkeyOptions>)
     return new Promise(() => {});
   });
   dying.post(key).catch(() => {});
-  await started.promise;
+  await started;
   dying.latchkey.engine.close();
   return dying;
 }
@@ -176,7 +169,7 @@ describe.each(Object.entries(stores))("on %s", (storeName, open) => {
     const store: Store = {
       ...faultyStore({ store: inner, runtime: systemRuntime, choose: () => ({ kind: "none" }) }),
       async settle(lease, settlement) {
-        await settling.promise;
+        await settling;
         const answered = await inner.settle(lease, settlement);
         settled = true;
         return answered;
@@ -233,7 +226,7 @@ describe.each(Object.entries(stores))("on %s", (storeName, open) => {
       completed: [{}, (res) => answer(res, 1)],
       failed_retryable: [{}, (res) => answer(res, 1, 500)],
       unknown: [{ onServerError: "reconcile" }, (res) => answer(res, 1, 500)],
-      in_progress: [{}, (res) => running.promise.then(() => answer(res, 1))],
+      in_progress: [{}, (res) => running.then(() => answer(res, 1))],
     };
     for (const [state, [options, handler]] of Object.entries(states)) {
       const wanted = key(`four-${state}`);
@@ -261,11 +254,11 @@ describe.each(Object.entries(stores))("on %s", (storeName, open) => {
     const started = deferred();
     const stale = await serve({ store: open(), onCrash: "retry" }, async (res) => {
       started.resolve();
-      await proceed.promise;
+      await proceed;
       answer(res, 99);
     });
     const refused = stale.post(wanted);
-    await started.promise;
+    await started;
     stale.latchkey.engine.close(); // No heartbeat any more: as good as frozen.
     const other = await serve({ store: open(), onCrash: "retry" });
     let taken: Response | undefined;
@@ -295,10 +288,10 @@ describe.each(Object.entries(stores))("on %s", (storeName, open) => {
       const lost = stale.run(request, async (op) => {
         stale.engine.close(); // No heartbeat any more: as good as frozen.
         started.resolve();
-        await proceed.promise;
+        await proceed;
         return write(op, "stale");
       });
-      await started.promise;
+      await started;
       let taken: unknown;
       await until(async () => {
         taken = await other.run(request, (op) => write(op, "fresh")).catch(() => undefined);
@@ -380,7 +373,7 @@ describe.each(Object.entries(stores))("on %s", (storeName, open) => {
       unknown: key("nine-unknown"),
       done: key("nine-done"),
     };
-    const slow = await serve({ store, retentionMs: 1 }, (res) => running.promise.then(() => answer(res, 1)));
+    const slow = await serve({ store, retentionMs: 1 }, (res) => running.then(() => answer(res, 1)));
     const first = slow.post(wanted.progress);
     await until(() => slow.executions === 1);
     const failing = await serve({ store, retentionMs: 1, onServerError: "reconcile" }, (res) =>
@@ -405,7 +398,7 @@ describe.each(Object.entries(stores))("on %s", (storeName, open) => {
   it("invariant 10: a client that disconnects does not release the key, and its retry gets the answer", async () => {
     const gate = deferred();
     const running = await serve({ store: open() }, async (res, execution) => {
-      await gate.promise;
+      await gate;
       answer(res, execution);
     });
     const hangUp = new AbortController();

@@ -1,9 +1,10 @@
 import { expect } from "vitest";
 import { asRecorded } from "../../../src/index.ts";
 import { completer, dispatchTo } from "../../../src/workers/workers.ts";
+import { deferred } from "../../support/deferred.ts";
 import { json } from "../application.ts";
 import { expectProblem, expectReplay } from "../assertions.ts";
-import { type Case, deferred, type SiteOptions } from "../harness.ts";
+import type { Case, SiteOptions } from "../harness.ts";
 
 /** Keys belong to the session that a header names; the worker is known by a header of its own. */
 const bySession: SiteOptions = {

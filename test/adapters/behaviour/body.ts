@@ -1,9 +1,10 @@
 import { createHash } from "node:crypto";
 import { expect } from "vitest";
+import { deferred } from "../../support/deferred.ts";
 import { type Handler, json } from "../application.ts";
 import { expectReplay } from "../assertions.ts";
 import type { Sending } from "../client.ts";
-import { type Case, deferred } from "../harness.ts";
+import type { Case } from "../harness.ts";
 
 /** Answers with what it read, so that the test can compare it with what was sent. */
 const readBack: Handler = async (visit) => {

@@ -1,9 +1,10 @@
 import { expect } from "vitest";
 import { currentOperation } from "../../../src/index.ts";
 import { manualClock } from "../../../src/testing/index.ts";
+import { deferred } from "../../support/deferred.ts";
 import { json } from "../application.ts";
 import { expectProblem, expectReplay, expectRetryAfter } from "../assertions.ts";
-import { type Case, deferred, until } from "../harness.ts";
+import { type Case, until } from "../harness.ts";
 
 const fifty = Array.from({ length: 50 });
 

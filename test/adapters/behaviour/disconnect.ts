@@ -1,7 +1,8 @@
 import { connect } from "node:net";
 import { expect } from "vitest";
+import { type Deferred, deferred } from "../../support/deferred.ts";
 import { type Handler, json, pieces, type Reply, stream } from "../application.ts";
-import { type Case, type Deferred, deferred, type Site, until } from "../harness.ts";
+import { type Case, type Site, until } from "../harness.ts";
 import { hangs } from "../server-like-store.ts";
 
 /** More than any buffer between a handler and its client holds, so that back-pressure is felt. */

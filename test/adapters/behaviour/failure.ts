@@ -1,8 +1,9 @@
 import { expect } from "vitest";
 import { currentOperation } from "../../../src/index.ts";
+import { deferred } from "../../support/deferred.ts";
 import { empty, fail, type Handler, json, pieces, type Reply, text, twice } from "../application.ts";
 import { expectProblem, expectReplay, expectRetryAfter } from "../assertions.ts";
-import { type Case, deferred, until } from "../harness.ts";
+import { type Case, until } from "../harness.ts";
 
 const noHttpErrors = "there are no HTTP errors to throw: a handler answers what it wants to be answered";
 

@@ -1,9 +1,10 @@
 import { expect } from "vitest";
 import { currentOperation, NoOperationError } from "../../../src/index.ts";
+import { deferred } from "../../support/deferred.ts";
 import { empty, json, type Mount, stream, text } from "../application.ts";
 import { expectProblem, expectReplay } from "../assertions.ts";
 import { type Sending, speak } from "../client.ts";
-import { type Case, deferred, type Site } from "../harness.ts";
+import type { Case, Site } from "../harness.ts";
 
 const mounts: Readonly<Record<Mount, string>> = {
   route: "on one route",

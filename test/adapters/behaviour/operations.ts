@@ -6,9 +6,10 @@ import { currentOperation } from "../../../src/index.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/store.ts";
 import { manualClock } from "../../../src/testing/index.ts";
 import { completer, dispatchTo } from "../../../src/workers/workers.ts";
+import { deferred } from "../../support/deferred.ts";
 import { json } from "../application.ts";
 import { expectProblem, expectReplay, expectRetryAfter } from "../assertions.ts";
-import { type Case, deferred, type Site, type SiteOptions, type Trial, until } from "../harness.ts";
+import { type Case, type Site, type SiteOptions, type Trial, until } from "../harness.ts";
 
 /** A site on a store with transactions, which is gone after the case. */
 async function durable(trial: Trial, options: SiteOptions): Promise<Site> {

@@ -1,8 +1,9 @@
 import { expect } from "vitest";
 import type { Fault } from "../../../src/testing/index.ts";
+import { deferred } from "../../support/deferred.ts";
 import { json } from "../application.ts";
 import { expectProblem, expectReplay, expectRetryAfter } from "../assertions.ts";
-import { type Case, deferred, until } from "../harness.ts";
+import { type Case, until } from "../harness.ts";
 import { hangs } from "../server-like-store.ts";
 
 /** The given verb fails, the others work. */

@@ -1,8 +1,9 @@
 import { expect } from "vitest";
+import { deferred } from "../../support/deferred.ts";
 import { type Handler, json, stream } from "../application.ts";
 import { expectProblem, expectReplay } from "../assertions.ts";
 import { readAnswer } from "../client.ts";
-import { type Case, deferred, until } from "../harness.ts";
+import { type Case, until } from "../harness.ts";
 
 const eventStream = [["content-type", "text/event-stream"]] as const;
 const modes = { streaming: true, "not streaming": false };

@@ -4,9 +4,10 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import type { ErrorRequestHandler, RequestHandler } from "express";
 import { describe, expect } from "vitest";
+import { deferred } from "../../support/deferred.ts";
 import { expectReplay } from "../assertions.ts";
 import { itServes } from "../custom.ts";
-import { deferred, until } from "../harness.ts";
+import { until } from "../harness.ts";
 import { plain, servingWith, versions } from "./express-serving.ts";
 
 for (const [version, express] of Object.entries(versions)) {

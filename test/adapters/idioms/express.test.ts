@@ -3,10 +3,11 @@ import { gunzipSync, gzip } from "node:zlib";
 import type { ErrorRequestHandler, RequestHandler } from "express";
 import { describe, expect } from "vitest";
 import { idempotent } from "../../../src/adapters/express.ts";
+import { deferred } from "../../support/deferred.ts";
 import { empty, listening } from "../application.ts";
 import { expectProblem, expectReplay } from "../assertions.ts";
 import { custom, itServes } from "../custom.ts";
-import { deferred, until } from "../harness.ts";
+import { until } from "../harness.ts";
 import { plain, servingWith, versions } from "./express-serving.ts";
 
 /** Compresses what is written to the response after it has all of it, as compressing middleware does in principle. */

@@ -3,10 +3,11 @@ import type { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { describe, expect } from "vitest";
 import { idempotent } from "../../../src/adapters/fastify.ts";
+import { deferred } from "../../support/deferred.ts";
 import { expectProblem, expectReplay } from "../assertions.ts";
 import { readAnswer } from "../client.ts";
 import { itServes } from "../custom.ts";
-import { deferred, type Site } from "../harness.ts";
+import type { Site } from "../harness.ts";
 import { serving } from "./fastify-serving.ts";
 
 /** The body is compared as it was sent, whoever reads it and whenever that begins. */

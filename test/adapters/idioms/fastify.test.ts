@@ -5,9 +5,10 @@ import { describe, expect, it } from "vitest";
 import { idempotent } from "../../../src/adapters/fastify.ts";
 import { ConfigError, createLatchkey } from "../../../src/index.ts";
 import { memoryStore } from "../../../src/stores/memory/store.ts";
+import { deferred } from "../../support/deferred.ts";
 import { expectProblem, expectReplay } from "../assertions.ts";
 import { itServes } from "../custom.ts";
-import { deferred, until } from "../harness.ts";
+import { until } from "../harness.ts";
 import { serving } from "./fastify-serving.ts";
 
 function latchkeyInMemory() {

@@ -2,10 +2,11 @@ import { createServer } from "node:http";
 import Koa, { type Context, type Next } from "koa";
 import { describe, expect } from "vitest";
 import { idempotent } from "../../../src/adapters/koa.ts";
+import { deferred } from "../../support/deferred.ts";
 import { type Application, empty, listening } from "../application.ts";
 import { expectProblem, expectReplay } from "../assertions.ts";
 import { custom, itServes } from "../custom.ts";
-import { deferred, until } from "../harness.ts";
+import { until } from "../harness.ts";
 
 function serving(build: (app: Koa, application: Application) => void) {
   return custom("koa", async (application) => {
