@@ -1,11 +1,12 @@
 import fc from "fast-check";
-import type pg from "pg";
+import pg from "pg";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { HeaderPair, StoredResponse } from "../../src/core/response.ts";
 import type { Reservation, ReserveRequest, Store } from "../../src/core/store.ts";
+import type { StoredRequest } from "../../src/core/stored-request.ts";
 import { unpackAnswers } from "../../src/stores/postgres/packed-answers.ts";
-import { postgresStore } from "../../src/stores/postgres/store.ts";
+import { migrate, postgresStore } from "../../src/stores/postgres/store.ts";
 import { again, complete, functionsIn, leaseOf, request, spied, useDatabase } from "./postgres-support.ts";
 
 const database = useDatabase();
@@ -29,8 +30,8 @@ function full(body: string | Uint8Array, headers: readonly HeaderPair[] = []): S
 }
 
 /** Requests that have these answers. */
-async function answered(responses: readonly StoredResponse[]): Promise<ReserveRequest[]> {
-  const store = postgresStore(pool);
+async function answered(responses: readonly StoredResponse[], on = pool): Promise<ReserveRequest[]> {
+  const store = postgresStore(on);
   return Promise.all(
     responses.map(async (response) => {
       const wanted = request();
@@ -42,6 +43,12 @@ async function answered(responses: readonly StoredResponse[]): Promise<ReserveRe
 
 const replayed = (store: Store, wanted: readonly ReserveRequest[]) =>
   Promise.all(wanted.map((each) => store.reserve(again(each))));
+
+/** What a worker would execute. */
+function keptRequest(index: number): StoredRequest {
+  const body = Buffer.from(`body ${index}`);
+  return { method: "POST", target: `/rides/${index}`, tenant: "acme", headers: [], body };
+}
 
 /** As they come out of the store, whichever class their bytes are of. */
 function responsesOf(reservations: readonly Reservation[]): unknown[] {
@@ -142,6 +149,89 @@ describe("answers that are known, of a batch", () => {
     expect(answers.at(-2)).toMatchObject({ after: "expired", lease: { key: expired.key, fence: 2 } });
   });
 
+  it("leave to each of the others what is its own", async () => {
+    const { store, texts } = await expectingKnown();
+    const known = await answered(Array.from({ length: 7 }, (_, index) => full(`answer ${index}`)));
+    const fresh = Array.from({ length: 5 }, (_, index) =>
+      request({
+        route: `route ${index % 3}`,
+        owner: `owner ${index}`,
+        onCrash: index % 2 === 0 ? "retry" : "resume",
+        ...(index % 2 === 0 ? {} : { request: keptRequest(index) }),
+      }),
+    );
+    // In turn, so that none of the new ones has the place that it would have among themselves.
+    const all = known.flatMap((each, index) => [again(each), ...fresh.slice(index, index + 1)]);
+    const answers = await Promise.all(all.map((each) => store.reserve(each)));
+    expect(functionsIn(texts)).toEqual(["latchkey_reserve_known"]);
+    const inTurn = known.flatMap((_, index) => [
+      full(`answer ${index}`),
+      ...fresh.slice(index, index + 1).map(() => "execute"),
+    ]);
+    expect(responsesOf(answers)).toEqual(inTurn);
+    const leases = answers.flatMap((answer) => (answer.kind === "execute" ? [answer.lease] : []));
+    expect(leases).toMatchObject(fresh.map(({ key, owner }) => ({ key, owner })));
+    const rows = await database.query(
+      `SELECT owner, route, on_crash, request_head::json->>'target' AS target, request_body FROM latchkey_records
+        WHERE key = ANY($1) ORDER BY array_position($1, key)`,
+      [fresh.map(({ key }) => key)],
+    );
+    expect(rows).toEqual(
+      fresh.map(({ owner, route, onCrash: on_crash, request: kept }) => ({
+        owner,
+        route,
+        on_crash,
+        target: kept?.target ?? null,
+        request_body: kept === undefined ? null : Buffer.from(kept.body),
+      })),
+    );
+    for (const lease of leases)
+      expect(await store.settle(lease, complete)).toMatchObject({ kind: "settled" });
+  });
+
+  it("leave to each of the others the session in whose name it is reserved", async () => {
+    const texts: string[] = [];
+    const watched = spied(database.pool({ max: 8 }), (text) => void texts.push(text));
+    const store = postgresStore(watched, { lock: "advisory" });
+    try {
+      await replayed(store, await answered(Array.from({ length: 8 }, () => full("known"))));
+      const wanted = await answered([full("one"), full("two"), full("three")]);
+      const fresh = [request(), request()];
+      const answers = await Promise.all(
+        [...wanted.map((each) => again(each)), ...fresh].map((each) => store.reserve(each)),
+      );
+      expect(responsesOf(answers)).toEqual([full("one"), full("two"), full("three"), "execute", "execute"]);
+      const owned = await database.query(
+        "SELECT FROM latchkey_records WHERE key = ANY($1) AND owner_session IS NOT NULL",
+        [fresh.map(({ key }) => key)],
+      );
+      expect(owned).toHaveLength(2);
+      // On another server its lock would seem free: see "lends its name to no record on another server than its own".
+      const known = texts.filter((text) => text.includes("latchkey_reserve_known"));
+      expect(known[0]).toContain("pg_try_advisory_xact_lock_shared");
+    } finally {
+      await store.close();
+    }
+  });
+
+  it("are told for as long as they are kept, and for ever if somebody says so", async () => {
+    const { store, texts } = await expectingKnown();
+    const wanted = await answered([full("kept"), full("for ever"), full("over"), full("as ever")]);
+    const [kept, forEver, over] = wanted;
+    const move = (set: string, key: string | undefined) =>
+      database.query(`UPDATE latchkey_records SET ${set} WHERE key = $1`, [key]);
+    await move("kept_until = now() + interval '1 hour', expires_at = now() - interval '1 hour'", kept?.key);
+    await move("expires_at = 'infinity', kept_until = NULL", forEver?.key);
+    await move("kept_until = now() - interval '1 hour', expires_at = now() + interval '1 hour'", over?.key);
+    expect(responsesOf(await replayed(store, wanted))).toEqual([
+      full("kept"),
+      full("for ever"),
+      "execute",
+      full("as ever"),
+    ]);
+    expect(functionsIn(texts)[0]).toBe("latchkey_reserve_known");
+  });
+
   it("do not wait for one that is large, which has a statement of its own", async () => {
     const { store, texts } = await expectingKnown();
     const wanted = await answered([full("one"), full(Buffer.alloc(20_000, 7)), full("three")]);
@@ -176,13 +266,67 @@ describe("answers that are known, of a batch", () => {
   });
 });
 
+describe.each(["SQL_ASCII", "LATIN1", "WIN1250"])(
+  "answers that are known, in a database in %s",
+  (encoding) => {
+    const nameIn = () => `${new URL(database.url).pathname.slice(1)}_${encoding.toLowerCase()}`;
+    let own: pg.Pool;
+
+    beforeAll(async () => {
+      await database.query(
+        `CREATE DATABASE ${nameIn()} ENCODING '${encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`,
+      );
+      const url = new URL(database.url);
+      url.pathname = `/${nameIn()}`;
+      own = new pg.Pool({ connectionString: url.href, max: 8 });
+      await migrate(own);
+    });
+    afterAll(async () => {
+      await own.end();
+      await database.query(`DROP DATABASE ${nameIn()} WITH (FORCE)`);
+    });
+
+    it("are each the one that was asked for, whatever letters are in their headers", async () => {
+      const store = postgresStore(own);
+      const letter = encoding === "WIN1250" ? "ł" : "é";
+      const responses = Array.from({ length: 40 }, (_, index) =>
+        full(`secret of tenant ${index}`, index % 10 === 3 ? [["content-disposition", letter]] : []),
+      );
+      const wanted = await answered(responses, own);
+      // The first rounds find out that most are known.
+      for (let round = 0; round < 4; round += 1) {
+        expect(responsesOf(await replayed(store, wanted))).toEqual(responses);
+      }
+    });
+  },
+);
+
+it("a server without the function refuses once, and answers those who come next", async () => {
+  const { store } = await expectingKnown();
+  const wanted = await answered([full("one"), full("two"), full("three")]);
+  await database.query("ALTER FUNCTION latchkey_reserve_known RENAME TO latchkey_reserve_unknown");
+  try {
+    await expect(replayed(store, wanted)).rejects.toThrow(/migrate/);
+    expect(responsesOf(await replayed(store, wanted))).toEqual([full("one"), full("two"), full("three")]);
+  } finally {
+    await database.query("ALTER FUNCTION latchkey_reserve_unknown RENAME TO latchkey_reserve_known");
+  }
+});
+
 describe("the text that they come in", () => {
   it("may hold none", () => {
     expect(unpackAnswers("")).toEqual([]);
   });
 
+  it.each(["1 200 5 3 3e{}abc\n", "1 200 5 2 2e{}abc\n", "1 200 5 2 3e{}abc", "1 200 5 2 4e{}abc\n"])(
+    "is not read if it is not as long as it says: %j",
+    (text) => {
+      expect(() => unpackAnswers(text)).toThrow(/not as long as they say/);
+    },
+  );
+
   it("tells escapes of one answer from the next", () => {
-    const text = `1 200 1700000000000 2 3e{}abc2 201 1700000000001 2 8e{}a\\\\b\\3033 202 5 2 4x{}00ff`;
+    const text = `1 200 1700000000000 2 3e{}abc\n2 201 1700000000001 2 8e{}a\\\\b\\303\n3 202 5 2 4x{}00ff\n`;
     expect(unpackAnswers(text)).toEqual([
       { place: 1, status: 200, expires: 1_700_000_000_000, head: "{}", body: Buffer.from("abc") },
       {

@@ -92,7 +92,11 @@ function reserveVerb(
       return answer ?? reserve(queries, statement, call);
     },
     async together(calls) {
-      const answers = await reserveBatch(queries, calls, expectation);
+      const answers = await reserveBatch(queries, calls, expectation).catch((error: unknown) => {
+        // Whatever made it fail, those who come next must not all fail with it.
+        expectation = "some";
+        throw error;
+      });
       const found = answers.filter(
         (answer) => answer?.kind !== "execute" && answer?.kind !== "pending",
       ).length;

@@ -1,3 +1,5 @@
+import { StoreError } from "../../core/errors.ts";
+
 /** An answer that is known, and which of the calls of a batch asked for it, from 1. */
 export interface PackedAnswer {
   readonly place: number;
@@ -7,7 +9,10 @@ export interface PackedAnswer {
   readonly body: Uint8Array;
 }
 
-/** Reads the text in which the function `latchkey_reserve_known` of the migration 0014 tells all of them. */
+/**
+ * Reads the text in which the function `latchkey_reserve_known` of the migration 0014 tells all of them. Whoever counted
+ * wrong would hand somebody the answer of another, so a text that does not end where it says is not read at all.
+ */
 export function unpackAnswers(text: string): PackedAnswer[] {
   const answers: PackedAnswer[] = [];
   let at = 0;
@@ -44,7 +49,9 @@ export function unpackAnswers(text: string): PackedAnswer[] {
     const isPlain = isHex || isWithoutEscapes(end);
     const written = text.slice(at, end);
     const body = isPlain ? Buffer.from(written, isHex ? "hex" : "latin1") : unescaped(written);
-    at = end;
+    if (text.charCodeAt(end) !== newLine)
+      throw new StoreError("answers from Postgres are not as long as they say");
+    at = end + 1;
     answers.push({ place, status, expires, head, body });
   }
   return answers;
@@ -52,6 +59,7 @@ export function unpackAnswers(text: string): PackedAnswer[] {
 
 const zero = "0".charCodeAt(0);
 const hexForm = "x".charCodeAt(0);
+const newLine = "\n".charCodeAt(0);
 const backslash = "\\".charCodeAt(0);
 
 /** The one that was read last. Most answers of an API have the same, and a part of a text would keep all of it in memory. */

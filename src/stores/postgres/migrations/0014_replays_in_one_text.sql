@@ -8,8 +8,9 @@
 
 -- As latchkey_reserve_batch after a look. The answers that are known, and whose requests are the same, are in the row whose place
 -- is 0, as its head: for each of them its place in the batch, its status, when it expires, the lengths of its head and of its
--- body as they stand here, how the body is written, and then both. All of it is ASCII, so that everybody counts alike. A body
--- is written as it is, but for escapes, or in hexadecimal if that would make it longer.
+-- body as they stand here, how the body is written, then both, and the end of a line. All of it is ASCII, so that everybody
+-- counts alike, whatever the encoding of the database. A body is written as it is, but for escapes, or in hexadecimal if that
+-- would make it longer.
 CREATE FUNCTION latchkey_reserve_known(
   scopes text[], keys text[], fingerprints text[], owners text[], kinds integer[],
   crashes text[], sessions integer[], leases float8[], retentions float8[], states text[], routes text[],
@@ -24,9 +25,10 @@ AS $$
 #variable_conflict use_variable
 DECLARE
   moment CONSTANT timestamptz := date_trunc('milliseconds', now());
+  is_utf8 CONSTANT boolean := getdatabaseencoding() = 'UTF8';
   rest integer[];
 BEGIN
-  SELECT string_agg(known.answer, ''), array_agg(i) FILTER (WHERE known.answer IS NULL) INTO head, rest
+  SELECT string_agg(known.answer || E'\n', ''), array_agg(i) FILTER (WHERE known.answer IS NULL) INTO head, rest
   FROM generate_series(1, cardinality(keys)) AS i
   LEFT JOIN LATERAL (
     SELECT concat(i, ' ', r.response_status, ' ',
@@ -41,7 +43,10 @@ BEGIN
     WHERE r.scope = scopes[i] AND r.key = keys[i] AND r.fingerprint = fingerprints[i]
       AND r.state = 'completed' AND coalesce(r.kept_until, r.expires_at) > moment
       AND coalesce(octet_length(r.response_body), 0) <= 16384
-      AND octet_length(r.response_head) = length(r.response_head)
+      AND isfinite(coalesce(r.kept_until, r.expires_at))
+      -- The first is faster. In SQL_ASCII every byte is a character, and elsewhere one byte may be any letter.
+      AND CASE WHEN is_utf8 THEN octet_length(r.response_head) = length(r.response_head)
+        ELSE r.response_head !~ '[^\x01-\x7f]' END
     OFFSET 0
   ) AS known ON true;
   now := extract(epoch FROM moment) * 1000;
