@@ -68,6 +68,29 @@ describe("BriefTable", () => {
       1_000_000,
     );
   });
+
+  // The last one, since it leaves much behind.
+  it.each([
+    ["keys", (index: number) => entry(`key-${index}`)],
+    ["scopes", (index: number) => entry("key", `tenant-${index}`)],
+  ])("tells %s apart whose hashes are equal", (_what, make) => {
+    const table = new BriefTable<Entry>();
+    // A hash has 32 bits: of so many, about twenty pairs have the same one.
+    const all = Array.from({ length: 400_000 }, (_, index) => make(index));
+    for (const each of all) table.add(each);
+    const byHash = new Map<number, Entry[]>();
+    for (const each of all) byHash.set(each.hash, [...(byHash.get(each.hash) ?? []), each]);
+    const alike = [...byHash.values()].filter(({ length }) => length > 1);
+    expect(alike.length).toBeGreaterThan(0);
+    for (const each of alike.flat()) expect(table.get(each)).toBe(each);
+    for (const [gone, left] of alike) {
+      if (gone === undefined || left === undefined) throw new Error("two were asked for");
+      table.delete(gone);
+      expect(table.get(gone)).toBeUndefined();
+      expect(table.get(left)).toBe(left);
+      expect(gone.nextInBucket).toBeUndefined();
+    }
+  });
 });
 
 /** Brings and takes away entries with keys of 1 KB. */

@@ -240,6 +240,25 @@ describe("a database that Latchkey made before the rule for its records was chea
   });
 });
 
+it.each([3, 7])(
+  "indexes and triggers of one's own are there after migration %i, which copies the table",
+  (number) => {
+    const database = openBefore(number);
+    database.exec(`
+    CREATE TABLE seen (key TEXT);
+    CREATE INDEX by_print ON latchkey_records (fingerprint);
+    CREATE TRIGGER noted AFTER UPDATE ON latchkey_records BEGIN INSERT INTO seen VALUES (NEW.key); END;`);
+    write(database, { key: "running", state: "in_progress", owner: "owner", lease_until: late });
+    const own = () => schemaOf(database).filter((each) => !/latchkey_/.test((each as { name: string }).name));
+    const before = own();
+    sqliteStore(database);
+    expect(own()).toEqual(before);
+    expect(before.map((each) => (each as { name: string }).name)).toContain("by_print");
+    database.exec("UPDATE latchkey_records SET fence = 4");
+    expect(database.prepare("SELECT key FROM seen").all()).toEqual([{ key: "running" }]);
+  },
+);
+
 it("no rule for records makes SQLite build a table in memory for each of them", () => {
   const database = openBefore(migrations.length + 1);
   const steps = database

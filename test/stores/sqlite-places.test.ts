@@ -84,6 +84,17 @@ describe("leases that were reserved together", () => {
     expect(await settleAll(others)).toEqual(others.map(() => "settled"));
   });
 
+  it("keep their first answers when they are settled once more", async () => {
+    const held = await leases();
+    await settleAll(held, () => Buffer.from("first"));
+    await settleAll(held, () => Buffer.from("second"));
+    for (const each of held) {
+      const { record } = await store.read(each);
+      if (record?.state !== "completed" || record.response.kind !== "full") expect.fail(record?.state);
+      expect(Buffer.from(record.response.body).toString()).toBe("first");
+    }
+  });
+
   it("are told apart by owner and fence in the row itself", async () => {
     const held = await leases();
     database.exec("UPDATE latchkey_records SET owner = 'another' WHERE rowid = 3");

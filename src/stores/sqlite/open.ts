@@ -145,15 +145,35 @@ function applyMissing(database: SqliteDatabase, now: number): void {
   database.exec("BEGIN IMMEDIATE");
   try {
     database.exec(createMigrationsTable);
-    for (const { id, name, sql } of missingMigrations(database)) {
+    const missing = missingMigrations(database);
+    const foreign = missing.length === 0 ? [] : foreignIn(database);
+    for (const { id, name, sql } of missing) {
       database.exec(sql);
       new Statement(database, writeMigration).run(id, name, now);
     }
+    makeAgain(database, foreign);
     database.exec("COMMIT");
   } catch (error) {
     rollback(database);
     throw error;
   }
+}
+
+interface Foreign {
+  readonly name: string;
+  readonly sql: string;
+}
+
+/** Indexes and triggers of the application's own on our tables. A table that is copied and dropped takes them along. */
+function foreignIn(database: SqliteDatabase): Foreign[] {
+  return new Statement(database, findForeign)
+    .all()
+    .map(({ name, sql }) => ({ name: String(name), sql: String(sql) }));
+}
+
+function makeAgain(database: SqliteDatabase, before: readonly Foreign[]): void {
+  const left = new Set(foreignIn(database).map(({ name }) => name));
+  for (const { name, sql } of before) if (!left.has(name)) database.exec(sql);
 }
 
 function missingMigrations(database: SqliteDatabase): readonly Migration[] {
@@ -220,6 +240,12 @@ function missingIn(path: string): readonly Migration[] {
 
 const findMigrationsTable =
   "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'latchkey_migrations'";
+
+const findForeign = `
+  SELECT name, sql
+    FROM sqlite_master
+   WHERE type IN ('index', 'trigger') AND sql IS NOT NULL
+     AND tbl_name LIKE 'latchkey\\_%' ESCAPE '\\' AND name NOT LIKE 'latchkey\\_%' ESCAPE '\\'`;
 
 const createMigrationsTable = `
   CREATE TABLE IF NOT EXISTS latchkey_migrations (

@@ -1,7 +1,8 @@
 -- The same records under a rule that costs less to keep. SQLite makes a table of its own for a list of three names, in memory and
 -- anew for every record that is written, so that "on_crash IN (...)" took as long as an index. Compared name by name it costs nothing
 -- that can be measured. A CHECK cannot be replaced in place, so the table is copied, once: about ten seconds for a million
--- records, while everybody else waits. Processes of the version before go on working.
+-- records. Whoever else wants to write waits for it, two seconds at most, and is then told that the file is locked. Processes
+-- of the version before go on working afterwards.
 --
 -- Whoever runs this has foreign keys switched off, so that dropping the old table deletes nothing that refers to it,
 -- and renames the way that leaves other people's views alone.
