@@ -1,13 +1,13 @@
 // How many answers per second are replayed from Postgres?
 import { randomUUID } from "node:crypto";
 import { answerWhenStarted, ratioBar, whole } from "./lib/answer.js";
-import { closedRows } from "./lib/closed-rows.js";
+import { closedRows, timesAsFast } from "./lib/closed-rows.js";
 import { latchkeyOn, plainPool, withCache, withoutGroupCommit } from "./lib/contenders.js";
 import { closedLoop, forEachOf } from "./lib/load.js";
 import { nodeIdempotencyStatements } from "./lib/node-idempotency.js";
 import { withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
-import { interleave, medianOf, turns } from "./lib/rounds.js";
+import { interleave, turns } from "./lib/rounds.js";
 import { numberOf } from "./lib/settings.js";
 
 /** So many that callers seldom meet at one key: in one process they would share one question. */
@@ -65,8 +65,6 @@ async function measure(url) {
  * @returns {import("./lib/answer.js").Answer}
  */
 function report(plan, samples) {
-  const rate = (/** @type {string} */ contender, /** @type {number} */ callers) =>
-    medianOf(samples[`${contender}: ${callers}`], "rate");
   return {
     tables: [
       {
@@ -77,8 +75,8 @@ function report(plan, samples) {
     ],
     bars: callerCounts.map((callers) =>
       ratioBar(`replays, ${callers} callers: the pool`, {
-        rate: rate(ours, callers),
-        of: rate(pool, callers),
+        rate: timesAsFast(samples, { ours, contender: pool, callers }),
+        of: 1,
         atLeast: 6,
       }),
     ),

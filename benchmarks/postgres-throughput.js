@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { answerWhenStarted, ms, ratioBar, times, whole } from "./lib/answer.js";
+import { timesAsFast } from "./lib/closed-rows.js";
 import {
   latchkeyOn,
   pgbenchScript,
@@ -15,7 +16,7 @@ import { nodeIdempotencyCore, nodeIdempotencyStatements } from "./lib/node-idemp
 import { barPlot } from "./lib/plot.js";
 import { findPgbench, runPgbench, withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
-import { interleave, medianOf, medianRatio, turns } from "./lib/rounds.js";
+import { interleave, medianOf, turns } from "./lib/rounds.js";
 import { seconds } from "./lib/settings.js";
 
 /** @typedef {import("./lib/load.js").ClosedSample} ClosedSample */
@@ -102,9 +103,8 @@ async function pgbenchTurns(pgbench, url, script) {
 function report(plan, samples) {
   const rate = (/** @type {string} */ contender, /** @type {number} */ callers) =>
     medianOf(samples[`${contender}: ${callers}`], "rate");
-  // Each turn next to that of the same round: this machine may be a third slower in the next one.
   const timesAsFastAs = (/** @type {string} */ contender, /** @type {number} */ callers) =>
-    medianRatio(samples[`${ours}: ${callers}`] ?? [], samples[`${contender}: ${callers}`] ?? [], "rate");
+    timesAsFast(samples, { ours, contender, callers });
   const pgbenchBest = Math.max(
     ...plan.filter((turn) => turn.contender === pgbenchName).map((turn) => rate(pgbenchName, turn.callers)),
   );
