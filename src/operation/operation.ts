@@ -96,7 +96,8 @@ export function operationIsOver(execution: Execution): void {
   if (execution.isHandlerOver) return;
   execution.isHandlerOver = true;
   running -= 1;
-  if (running === 0) atTurnEnd(restIfIdle);
+  // Where there are no turns to end, it costs nobody else anything.
+  if (running === 0 && typeof setImmediate === "function") atTurnEnd(restIfIdle);
 }
 
 function restIfIdle(): void {

@@ -149,13 +149,15 @@ function execute<Tx, T>(
   reject: (error: unknown) => void,
 ): void {
   const settle = (outcome: Outcome, conclude: (settled: Settled) => void) => {
-    operationIsOver(execution);
     try {
       const settled = execution.settle(outcome);
       if (isPromiseLike(settled)) settled.then(conclude, reject);
       else conclude(settled);
     } catch (error) {
       reject(error);
+    } finally {
+      // Not earlier: what the policy makes of an outcome may ask whose it is.
+      operationIsOver(execution);
     }
   };
   const conclude = (settled: Settled) => {

@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import { Hono } from "hono";
 import { describe, expect, it } from "vitest";
 import { idempotent } from "../../src/adapters/hono.ts";
+import type { CapturedResponse } from "../../src/core/response.ts";
 import { createLatchkey, currentOperation, NoOperationError } from "../../src/index.ts";
 import { memoryStore } from "../../src/stores/memory/store.ts";
 import { deferred } from "../support/deferred.ts";
@@ -43,6 +44,25 @@ describe("currentOperation", () => {
     await sleep(1);
     goOn.resolve();
     expect(await late).toEqual({ key: "key-1", aborted: true });
+  });
+
+  it.each([
+    ["answers", () => ({ card: "4242" })],
+    ["throws", () => Promise.reject(new Error("declined"))],
+  ])("is there for what the policy makes of work that %s", async (_how, work) => {
+    const asked: string[] = [];
+    const latchkey = open();
+    const policy = {
+      onServerError: "store",
+      redact: {
+        body: ({ body }: CapturedResponse) => {
+          asked.push(currentOperation().key);
+          return body;
+        },
+      },
+    } as const;
+    await latchkey.run({ tenant: "acme", key: "key-1", policy }, work as () => unknown).catch(() => {});
+    expect(asked).toEqual(["key-1"]);
   });
 
   it("is there until the last byte of an answer that is made while it is read", async () => {
