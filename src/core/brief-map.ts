@@ -23,14 +23,6 @@ export class BriefMap<Value> {
     else box.value = value;
   }
 
-  /** Removes an entry only if it is this one. */
-  deleteIfStill(name: string, value: Value): void {
-    const box = this.#boxes.get(name);
-    if (box === undefined || box.value !== value) return;
-    box.value = undefined;
-    this.#boxes.delete(name);
-  }
-
   delete(name: string): void {
     const box = this.#boxes.get(name);
     if (box === undefined) return;
