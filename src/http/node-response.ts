@@ -342,7 +342,7 @@ export class NodeCapture implements Holder {
   #shieldSocket(): void {
     const socket = peek(this.#res, "socket");
     // A response that waits behind another one gets its socket later, and one of HTTP/2 has none of its own.
-    if (socket === null || !Object.hasOwn(this.#res, "socket")) return;
+    if (socket === null || !(this.#res instanceof ServerResponse)) return;
     this.#socket = socket;
     replaceSocket(this.#res, lastingSocket(socket));
   }
