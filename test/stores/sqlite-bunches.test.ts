@@ -179,9 +179,9 @@ describe("one write that cannot be done", () => {
     const terms = [1, "reconcile", 1, 2, 3, null, 4];
     const statement = database.prepare(insertReservations(2));
     database.exec("BEGIN IMMEDIATE");
-    statement.run([...terms, "tenant", "one", "v1:first", "owner", "tenant", "two", "v1:first", "owner"]);
+    statement.run(...terms, "tenant", "one", "v1:first", "owner", "tenant", "two", "v1:first", "owner");
     expect(() =>
-      statement.run([...terms, "tenant", "three", "v1:first", "owner", "tenant", "four", null, "owner"]),
+      statement.run(...terms, "tenant", "three", "v1:first", "owner", "tenant", "four", null, "owner"),
     ).toThrow(/NOT NULL/);
     expect(database.inTransaction).toBe(false);
     expect(database.prepare("SELECT count(*) AS count FROM latchkey_records").get()).toMatchObject({

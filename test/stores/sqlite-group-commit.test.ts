@@ -71,7 +71,7 @@ describe("what arrives in one turn of the event loop", () => {
       store.reserve(completed),
       store.reserve({ ...completed, fingerprint: "v1:other" }),
     ]);
-    expect(fresh).toMatchObject({ status: "rejected", reason: { code: "SQLITE_BUSY" } });
+    expect(fresh).toMatchObject({ status: "rejected", reason: { message: "database is locked" } });
     expect(retry).toMatchObject({ status: "fulfilled", value: { kind: "replay" } });
     expect(misuse).toMatchObject({ status: "fulfilled", value: { kind: "mismatch" } });
   });
@@ -113,7 +113,7 @@ describe("a lone write", () => {
     const other = new Database(place.path);
     opened.push(other);
     other.exec("BEGIN IMMEDIATE");
-    const busy = { code: "SQLITE_BUSY" };
+    const busy = { message: "database is locked" };
     await expect(store.settle(held, complete())).rejects.toMatchObject(busy);
     await expect(store.reserve(request())).rejects.toMatchObject(busy);
     other.exec("COMMIT");

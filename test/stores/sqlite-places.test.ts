@@ -119,12 +119,52 @@ it("a row is looked for by its number, however many there are, and whatever SQLi
     other.close();
   };
   check();
-  await leases(1);
+  await leases(100);
   database.exec("ANALYZE");
   check();
   await leases(1_000);
   database.exec("ANALYZE");
   check();
+});
+
+describe("where SQLite takes the table for a tiny one, which it would rather go through than look for rows", () => {
+  const isTogether = (sql: string) => sql.includes("AS done");
+
+  beforeEach(async () => {
+    await leases(1);
+    database.exec("ANALYZE");
+  });
+
+  it("completions go one by one, and together again after the next ANALYZE", async () => {
+    const inOneStatement = async () => {
+      store = sqliteStore(listening(database, (sql) => written.push(sql)));
+      const held = await leases();
+      written = [];
+      expect(await settleAll(held)).toEqual(held.map(() => "settled"));
+      return written.some(isTogether);
+    };
+    expect(await inOneStatement()).toBe(false);
+    await leases();
+    database.exec("ANALYZE");
+    expect(await inOneStatement()).toBe(true);
+  });
+
+  it("that is noticed as soon as many together take long", async () => {
+    const slow = (sql: string) => {
+      written.push(sql);
+      for (const until = performance.now() + 20; isTogether(sql) && performance.now() < until; );
+    };
+    // It was no tiny table when it was opened.
+    database.exec("DELETE FROM sqlite_stat1");
+    store = sqliteStore(listening(database, slow));
+    database.exec("ANALYZE");
+    const held = [await leases(), await leases()];
+    written = [];
+    expect(await settleAll(held[0] ?? [])).toHaveLength(count);
+    expect(written.filter(isTogether)).toHaveLength(1);
+    expect(await settleAll(held[1] ?? [])).toEqual(Array(count).fill("settled"));
+    expect(written.filter(isTogether)).toHaveLength(1);
+  });
 });
 
 function leases(most = count, owner?: string): Promise<Lease[]> {

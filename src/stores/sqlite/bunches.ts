@@ -37,7 +37,8 @@ export function insertAll(
 
 /** Whether each of these leases was held and has been completed now. */
 export function completeAll(records: Records, completions: readonly Completion[]): readonly boolean[] {
-  const { bunches, others } = gather(completions, { isFit: isSmall, areAlike: haveSameOutcome });
+  const isFit = (completion: Completion) => records.completesBunches && isSmall(completion);
+  const { bunches, others } = gather(completions, { isFit, areAlike: haveSameOutcome });
   const isHeld = completions.map(() => false);
   for (const bunch of bunches) {
     if (completeBunch(records, bunch)) for (const { place } of bunch.placed) isHeld[place] = true;
@@ -159,6 +160,9 @@ function isSmall({ response }: Completion): boolean {
 /** SQLite copies a bunch before it writes it. A larger body than a page takes longer to copy than a call to make. */
 const bunchedBodyBytesMax = 4_096;
 
+/** Some fifty times what it takes: nothing is waited for in here. */
+const longMs = 20;
+
 /** Whether all of them were held, and their records where they were written down. */
 function completeBunch(records: Records, bunch: Bunch<Completion>): boolean {
   const { terms, placed } = bunch;
@@ -174,5 +178,8 @@ function completeBunch(records: Records, bunch: Bunch<Completion>): boolean {
   parameters.push(lease.fence);
   const { completeLeases, completePlacedLeases } = records.statements;
   const statement = statementFor(isPlaced(terms) ? completePlacedLeases : completeLeases, bunch);
-  return statement.runWith(parameters).changes === placed.length;
+  const begunAt = performance.now();
+  const { changes } = statement.runWith(parameters);
+  if (performance.now() - begunAt >= longMs) records.tookLong();
+  return changes === placed.length;
 }

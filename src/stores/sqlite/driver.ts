@@ -21,10 +21,13 @@ export type SqliteValue = string | number | null | Uint8Array;
 
 /**
  * Opens the file with the first driver there is. Node's own comes first because it needs no installation; Node has it
- * since 22.13.
+ * since 22.13. But a driver that this process has loaded comes before it: the application may have the same file open with
+ * that one, and two copies of SQLite in one process do not see each other's locks. They have been seen to end it with SIGBUS,
+ * and can spoil the file.
  */
 export function openDatabase(path: string): SqliteDatabase {
-  for (const load of drivers) {
+  const inUse = drivers.filter(({ name }) => isLoaded(name));
+  for (const { load } of [...inUse, ...drivers]) {
     const Database = load();
     // A driver that is there but cannot open this file says why, and no other one is tried.
     if (Database !== undefined) return new Database(path);
@@ -38,11 +41,20 @@ type Driver = new (path: string) => SqliteDatabase;
 
 const require = createRequire(import.meta.url);
 
-const drivers: readonly (() => Driver | undefined)[] = [
-  () => tryRequire<{ DatabaseSync: Driver }>("node:sqlite")?.DatabaseSync,
-  () => tryRequire<Driver>("libsql"),
-  () => tryRequire<Driver>("better-sqlite3"),
+const drivers: readonly { readonly name: string; load(): Driver | undefined }[] = [
+  {
+    name: "node:sqlite",
+    load: () => tryRequire<{ DatabaseSync: Driver }>("node:sqlite")?.DatabaseSync,
+  },
+  { name: "libsql", load: () => tryRequire<Driver>("libsql") },
+  { name: "better-sqlite3", load: () => tryRequire<Driver>("better-sqlite3") },
 ];
+
+/** Never true of what is built into Node, which nobody can tell to be in use. */
+function isLoaded(name: string): boolean {
+  const files = Object.keys(require.cache).map((file) => file.replaceAll("\\", "/"));
+  return files.some((file) => file.includes(`/node_modules/${name}/`));
+}
 
 function tryRequire<T>(name: string): T | undefined {
   try {

@@ -14,6 +14,9 @@ export type { SqliteStoreOptions } from "./sqlite-store.ts";
  * seconds, a write-ahead log of 64 MiB and a cache of at least 16 MiB, and stays open when the store is closed. Do not
  * leave a transaction open on it across an `await`: what Latchkey has to write meanwhile is refused.
  *
+ * A file that your application has open as well must be opened with the same driver in the same process, or by that
+ * connection of your own: two copies of SQLite in one process do not see each other's locks.
+ *
  * In an atomic phase `tx` is that connection, within a transaction, so that your tables belong into the same file. The
  * phase must not wait for anything but its own statements: all of Latchkey's writes in this process wait for it, and
  * whatever else runs on the connection meanwhile would become a part of the transaction.
