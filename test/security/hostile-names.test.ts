@@ -111,7 +111,10 @@ describe("a key header that is made to be misread", () => {
         text += data;
       });
       socket.on("end", () => resolve(text.split("\r\n", 1)[0] ?? ""));
-      socket.on("error", reject);
+      // Node may refuse before everything was sent, and what it said can get lost then.
+      socket.on("error", (error) =>
+        "code" in error && error.code === "ECONNRESET" ? resolve("reset") : reject(error),
+      );
     });
   }
 
@@ -137,7 +140,7 @@ describe("a key header that is made to be misread", () => {
     ["with a space before the colon", "Idempotency-Key : a"],
     ["under a name that looks alike", "Idempotency_Key: a"],
   ])("%s: refused, and nothing is paid", async (_what, lines) => {
-    expect(await raw(lines)).toMatch(/^HTTP\/1.1 4\d\d /);
+    expect(await raw(lines)).toMatch(/^HTTP\/1.1 4\d\d |^reset$/);
     expect(service.paid).toEqual([]);
   });
 

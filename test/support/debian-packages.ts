@@ -1,10 +1,10 @@
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, readdir, rename, rm } from "node:fs/promises";
-import { homedir } from "node:os";
-import { delimiter, dirname, join } from "node:path";
+import { mkdir, readdir } from "node:fs/promises";
+import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
+import { cachedFolder } from "./cache-folder.ts";
 
 const run = promisify(execFile);
 
@@ -27,15 +27,9 @@ export interface UnpackOptions {
  * The folder into which Debian's packages were unpacked, without root and without installing anything. Downloaded once
  * for each user, from whatever sources the system has.
  */
-export async function unpackDebianPackages({ packages, prepare }: UnpackOptions): Promise<string> {
+export function unpackDebianPackages({ packages, prepare }: UnpackOptions): Promise<string> {
   const name = createHash("sha256").update(packages.join(" ")).digest("hex").slice(0, 12);
-  const cache = process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache");
-  const home = join(cache, "latchkey-test", `${packages[0]}-${process.arch}-${name}`);
-  if (existsSync(home)) return home;
-
-  await mkdir(dirname(home), { recursive: true });
-  const work = await mkdtemp(`${home}-`);
-  try {
+  return cachedFolder(`${packages[0]}-${process.arch}-${name}`, async (work, home) => {
     const unpacked = join(work, "unpacked");
     await mkdir(unpacked);
     await download(packages, work);
@@ -43,14 +37,8 @@ export async function unpackDebianPackages({ packages, prepare }: UnpackOptions)
       await run("dpkg-deb", ["--extract", join(work, "packages", file), unpacked]);
     }
     await prepare?.(unpacked, home);
-    // All or nothing, because several test files may be doing this at once; the first one is as good as the others.
-    await rename(unpacked, home).catch((error: unknown) => {
-      if (!existsSync(home)) throw error;
-    });
-    return home;
-  } finally {
-    await rm(work, { recursive: true, force: true });
-  }
+    return unpacked;
+  });
 }
 
 /** Where the libraries of unpacked packages are, for `LD_LIBRARY_PATH`. */
