@@ -2,6 +2,7 @@ import { type BriefEntry, BriefTable } from "../core/brief-table.ts";
 import { StoreBusyError } from "../core/errors.ts";
 import type { RecordId } from "../core/record.ts";
 import { atTurnEnd } from "../core/turn-end.ts";
+import { Traffic } from "./traffic.ts";
 
 /** A way to ask the database for something, one by one or many at once. */
 export interface Verb<Call, Answer> {
@@ -35,7 +36,8 @@ export interface GatheringOptions {
   readonly quietMax?: number;
   /**
    * Up to how many calls there is one batch at a time; none if not said. Where every batch waits for the disk, two small ones
-   * take longer than one.
+   * take longer than one. It holds for the few as well while they keep coming: who does not wait for one another then is in
+   * one another's way.
    */
   readonly smallCrowdMax?: number;
   /** Whether batches can wait for each other's records, and so must all go through them in one order; true if not said. */
@@ -54,6 +56,7 @@ export class Gathering {
   /** The records that somebody asks about. */
   readonly #lines = new BriefTable<Line>();
   readonly #flights = new Set<Flight>();
+  readonly #traffic = new Traffic();
   #isFlushing = false;
   #waiting = 0;
   #waitingBytes = 0;
@@ -79,6 +82,8 @@ export class Gathering {
         new StoreBusyError(`${this.#waiting} calls are waiting for the database already`),
       );
     }
+    const askedAt = this.#options.now();
+    this.#traffic.asked(askedAt);
     return new Promise<Answer>((resolve, reject) => {
       this.#waiting += 1;
       this.#waitingBytes += bytes;
@@ -87,7 +92,7 @@ export class Gathering {
         id,
         call,
         bytes,
-        askedAt: this.#options.now(),
+        askedAt,
         resolve: resolve as (answer: unknown) => void,
         reject,
         sentAt: undefined,
@@ -170,8 +175,10 @@ export class Gathering {
       calls += flight.calls;
       isSlow ||= flownMs >= slowMs;
     }
-    if (calls <= quietMax) return Math.max(1, flightsOfCrowd - busy);
-    if (calls <= smallCrowdMax && !isSlow) return 1 - busy;
+    const isSmallCrowd = calls <= smallCrowdMax && !isSlow;
+    const isQuiet = calls <= quietMax && !(isSmallCrowd && this.#traffic.callsAtOnce >= denseCalls);
+    if (isQuiet) return Math.max(1, flightsOfCrowd - busy);
+    if (isSmallCrowd) return 1 - busy;
     return Math.min(Math.max(flightsOfCrowd, Math.floor(calls / callsOfFlight)), flightsMax) - busy;
   }
 
@@ -223,6 +230,7 @@ export class Gathering {
     for (const waiting of batch) waiting.sentAt = since;
     await this.#carry(batch);
     this.#flights.delete(flight);
+    this.#traffic.landed(this.#options.now() - since);
     if (this.#waiting > 0) this.#flushSoon();
   }
 
@@ -302,6 +310,9 @@ const flightsOfCrowd = 2;
 
 /** More are under way only if each has as many calls as this. */
 const callsOfFlight = 64;
+
+/** From so many on, calls that would else be under way at once gain by waiting for one another. */
+const denseCalls = 0.8;
 
 /** Far more than one batch gains anything by. */
 const batchMax = 512;

@@ -168,6 +168,34 @@ describe("what travels together", () => {
       expect(sizes()).toEqual([1, 1, 1]);
     });
 
+    it("a second call waits for the first as well while calls keep coming", async () => {
+      const { asked, come, sizes } = crowd();
+      const comeAndGo = async (calls: number, everyMs: number) => {
+        for (let left = 40; left > 0; left -= 1) {
+          await come(calls);
+          now += 0.5;
+          for (const { answer } of asked.splice(0)) answer();
+          await turn();
+          now += everyMs - 0.5;
+        }
+      };
+      await comeAndGo(2, 0.5);
+      await come(1);
+      await come(1);
+      expect(sizes()).toEqual([1]);
+      now += 0.5;
+      asked[0]?.answer();
+      await turn();
+      expect(sizes()).toEqual([1, 1]);
+      for (const { answer } of asked.splice(0)) answer();
+      await turn();
+
+      await comeAndGo(1, 2);
+      await come(1);
+      await come(1);
+      expect(sizes()).toEqual([1, 1]);
+    });
+
     it("goes on beside one that takes long", async () => {
       const { come, sizes } = crowd();
       await come(8);
