@@ -46,7 +46,7 @@ export interface GatheringOptions {
 
 /**
  * Group commit. What is asked for while the connections are busy is gathered, and travels in one statement as soon as
- * one of them is free; there is no timer. Calls about one record go in the order in which they came, each after the
+ * one of them is free; no timer holds anything up. Calls about one record go in the order in which they came, each after the
  * answer to the one before, wherever the order matters and the answer comes in reasonable time.
  */
 export class Gathering {
@@ -58,6 +58,7 @@ export class Gathering {
   readonly #flights = new Set<Flight>();
   readonly #traffic = new Traffic();
   #isFlushing = false;
+  #isLookingAgain = false;
   #waiting = 0;
   #waitingBytes = 0;
 
@@ -83,7 +84,6 @@ export class Gathering {
       );
     }
     const askedAt = this.#options.now();
-    this.#traffic.asked(askedAt);
     return new Promise<Answer>((resolve, reject) => {
       this.#waiting += 1;
       this.#waitingBytes += bytes;
@@ -108,6 +108,7 @@ export class Gathering {
       const { scope, key } = waiting.id;
       waiting.line = { scope, key, first: waiting, behind: undefined, hash: 0, nextInBucket: undefined };
       this.#lines.add(waiting.line);
+      this.#traffic.asked(waiting.askedAt);
       this.#makeReady(waiting);
     } else if (line.first.verb === waiting.verb && waiting.verb.isUnordered) {
       // A batch holds a record once, and there is no reason to wait for the next one.
@@ -159,6 +160,17 @@ export class Gathering {
       if (batch.length === 0) return;
       void this.#fly(batch);
     }
+    this.#lookAgain();
+  }
+
+  /** What is under way may be stuck, and nobody else may come who would notice. */
+  #lookAgain(): void {
+    if (this.#isLookingAgain || this.#readyCount() === 0) return;
+    this.#isLookingAgain = true;
+    setTimeout(() => {
+      this.#isLookingAgain = false;
+      this.#flush();
+    }, slowMs).unref();
   }
 
   /** A flight that takes for ever must not keep everybody else on the ground. */

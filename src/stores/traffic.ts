@@ -8,7 +8,7 @@ export class Traffic {
   #flightMs = 0;
 
   asked(at: number): void {
-    const gapMs = Math.min(gapMsMax, at - this.#lastAskedAt);
+    const gapMs = Math.min(Math.max(gapMsMax, flightsOfPause * this.#flightMs), at - this.#lastAskedAt);
     this.#lastAskedAt = at;
     this.#gapMs += (gapMs - this.#gapMs) / callsOfAverage;
   }
@@ -26,6 +26,12 @@ export class Traffic {
 const callsOfAverage = 16;
 const flightsOfAverage = 8;
 
-/** After a pause, the first dozens of calls are enough to see that it is over; and one that got stuck says nothing of the others. */
+/**
+ * After a pause, however long, some dozens of calls are enough to see that it is over. It is long against a flight, also of a
+ * slow database.
+ */
 const gapMsMax = 5;
+const flightsOfPause = 4;
+
+/** One that got stuck says little of the others. */
 const flightMsMax = 20;

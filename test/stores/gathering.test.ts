@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { StoreBusyError, StoreError } from "../../src/core/errors.ts";
 import type { RecordId } from "../../src/core/record.ts";
 import { Gathering, type Verb } from "../../src/stores/gathering.ts";
@@ -32,6 +32,8 @@ class Refused extends Error {}
 let now = 0;
 const gathering = (aloneMax = 1) =>
   new Gathering({ isRefusal: (error) => error instanceof Refused, now: () => now, aloneMax });
+/** Whoever is left waiting by a test is refused some time later. */
+const ignored = () => {};
 const turn = () => new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
 const id = (key: string): Call => ({ scope: "s", key });
 
@@ -86,12 +88,12 @@ describe("what travels together", () => {
     const { asked, verb } = database();
     const all = gathering();
     for (const key of ["a", "b", "c", "d"]) {
-      void all.ask(verb, id(key), id(key));
+      all.ask(verb, id(key), id(key)).catch(ignored);
       await turn();
     }
     expect(asked.map(({ keys }) => keys)).toEqual([["a"], ["b"], ["c"], ["d"]]);
     for (const key of ["e", "f"]) {
-      void all.ask(verb, id(key), id(key));
+      all.ask(verb, id(key), id(key)).catch(ignored);
       await turn();
     }
     expect(asked).toHaveLength(4);
@@ -103,7 +105,8 @@ describe("what travels together", () => {
   it("a crowd is shared among the flights that are free", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    for (let index = 0; index < 100; index += 1) void all.ask(verb, id(`k${index}`), id(`k${index}`));
+    for (let index = 0; index < 100; index += 1)
+      all.ask(verb, id(`k${index}`), id(`k${index}`)).catch(ignored);
     await turn();
     expect(asked.map(({ keys }) => keys.length)).toEqual([50, 50]);
   });
@@ -116,7 +119,8 @@ describe("what travels together", () => {
   ])("where three flights are allowed, %i calls leave in batches of %j", async (count, batches) => {
     const { asked, verb } = database();
     const all = new Gathering({ isRefusal: () => false, flightsMax: 3 });
-    for (let index = 0; index < count; index += 1) void all.ask(verb, id(`k${index}`), id(`k${index}`));
+    for (let index = 0; index < count; index += 1)
+      all.ask(verb, id(`k${index}`), id(`k${index}`)).catch(ignored);
     await turn();
     expect(asked.map(({ keys }) => keys.length)).toEqual(batches);
   });
@@ -128,7 +132,7 @@ describe("what travels together", () => {
       let count = 0;
       const come = async (calls: number) => {
         for (const end = count + calls; count < end; count += 1)
-          void all.ask(verb, id(`k${count}`), id(`k${count}`));
+          all.ask(verb, id(`k${count}`), id(`k${count}`)).catch(ignored);
         await turn();
       };
       return { asked, come, sizes: () => asked.map(({ keys }) => keys.length) };
@@ -168,32 +172,67 @@ describe("what travels together", () => {
       expect(sizes()).toEqual([1, 1, 1]);
     });
 
-    it("a second call waits for the first as well while calls keep coming", async () => {
+    /** So many calls come at once, again and again, and are answered after this time. */
+    const comeAndGo = async (
+      { asked, come }: Pick<ReturnType<typeof crowd>, "asked" | "come">,
+      { calls, everyMs, takesMs }: { calls: number; everyMs: number; takesMs: number },
+    ) => {
+      for (let left = 120; left > 0; left -= 1) {
+        await come(calls);
+        now += takesMs;
+        for (const { answer } of asked.splice(0)) answer();
+        await turn();
+        now += everyMs - takesMs;
+      }
+    };
+
+    it.each([
+      ["waits for the first where calls keep coming", { calls: 2, everyMs: 0.5, takesMs: 0.5 }, [1]],
+      ["waits where almost one is under way at any time", { calls: 1, everyMs: 0.58, takesMs: 0.5 }, [1]],
+      ["does not wait where there are pauses", { calls: 1, everyMs: 0.72, takesMs: 0.5 }, [1, 1]],
+      ["does not wait where calls are rare", { calls: 1, everyMs: 2, takesMs: 0.5 }, [1, 1]],
+      [
+        "does not wait where calls are rare and the database is slow",
+        { calls: 1, everyMs: 1_000, takesMs: 9 },
+        [1, 1],
+      ],
+    ])("a second call %s", async (_what, traffic, sizesThen) => {
       const { asked, come, sizes } = crowd();
-      const comeAndGo = async (calls: number, everyMs: number) => {
-        for (let left = 40; left > 0; left -= 1) {
-          await come(calls);
-          now += 0.5;
-          for (const { answer } of asked.splice(0)) answer();
-          await turn();
-          now += everyMs - 0.5;
-        }
-      };
-      await comeAndGo(2, 0.5);
+      await comeAndGo({ asked, come }, traffic);
       await come(1);
       await come(1);
-      expect(sizes()).toEqual([1]);
+      expect(sizes()).toEqual(sizesThen);
       now += 0.5;
       asked[0]?.answer();
       await turn();
       expect(sizes()).toEqual([1, 1]);
-      for (const { answer } of asked.splice(0)) answer();
-      await turn();
+    });
 
-      await comeAndGo(1, 2);
+    it("is forgotten after some dozens of calls, in one direction and in the other", async () => {
+      const { asked, come, sizes } = crowd();
+      for (const isDense of [true, false, true]) {
+        await comeAndGo(
+          { asked, come },
+          { calls: isDense ? 2 : 1, everyMs: isDense ? 0.5 : 3_000, takesMs: 0.5 },
+        );
+        await come(1);
+        await come(1);
+        expect(sizes()).toEqual(isDense ? [1] : [1, 1]);
+        for (let left = 2; left > 0; left -= 1) {
+          for (const { answer } of asked.splice(0)) answer();
+          await turn();
+        }
+      }
+    });
+
+    it("who waits for one that is stuck goes without anybody else having to come", async () => {
+      const { asked, come, sizes } = crowd();
+      await comeAndGo({ asked, come }, { calls: 2, everyMs: 0.5, takesMs: 0.5 });
       await come(1);
       await come(1);
-      expect(sizes()).toEqual([1, 1]);
+      expect(sizes()).toEqual([1]);
+      now += 20;
+      await vi.waitFor(() => expect(sizes()).toEqual([1, 1]));
     });
 
     it("goes on beside one that takes long", async () => {
@@ -217,10 +256,28 @@ describe("what travels together", () => {
     });
   });
 
+  it("elsewhere a few calls go at once, however often they come", async () => {
+    const { asked, verb } = database();
+    const all = gathering();
+    for (let index = 0; index < 80; index += 1) {
+      all.ask(verb, id(`k${index}`), id(`k${index}`)).catch(ignored);
+      await turn();
+      now += 0.5;
+      if (index % 2 === 1) for (const { answer } of asked.splice(0)) answer();
+      await turn();
+    }
+    for (const key of ["a", "b", "c"]) {
+      all.ask(verb, id(key), id(key)).catch(ignored);
+      await turn();
+    }
+    expect(asked.map(({ keys }) => keys)).toEqual([["a"], ["b"], ["c"]]);
+  });
+
   it("what is large travels in batches of its own", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    for (const key of ["a", "b", "c", "d"]) void all.ask(verb, id(key), { ...id(key), bytes: 700_000 });
+    for (const key of ["a", "b", "c", "d"])
+      all.ask(verb, id(key), { ...id(key), bytes: 700_000 }).catch(ignored);
     await turn();
     expect(asked.map(({ keys }) => keys)).toEqual([["a"], ["b"]]);
   });
@@ -229,8 +286,8 @@ describe("what travels together", () => {
     const one = database();
     const other = database();
     const all = gathering(0);
-    for (const key of ["a", "b"]) void all.ask(one.verb, id(key), id(key));
-    for (const key of ["c", "d"]) void all.ask(other.verb, id(key), id(key));
+    for (const key of ["a", "b"]) all.ask(one.verb, id(key), id(key)).catch(ignored);
+    for (const key of ["c", "d"]) all.ask(other.verb, id(key), id(key)).catch(ignored);
     await turn();
     expect([one.asked[0]?.keys, other.asked[0]?.keys]).toEqual([
       ["a", "b"],
@@ -263,7 +320,7 @@ describe("one record", () => {
   it("is asked about at once where the order does not matter", async () => {
     const { asked, verb } = database({ isUnordered: true });
     const all = gathering();
-    for (let index = 0; index < 5; index += 1) void all.ask(verb, id("a"), id("a"));
+    for (let index = 0; index < 5; index += 1) all.ask(verb, id("a"), id("a")).catch(ignored);
     await turn();
     expect(asked.map(({ keys }) => keys)).toEqual([["a"], ["a"], ["a"], ["a"], ["a"]]);
   });
@@ -298,8 +355,8 @@ describe("what goes wrong", () => {
   it("a refused batch is asked one by one, and only the poisoned call fails", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    void all.ask(verb, id("busy1"), id("busy1"));
-    void all.ask(verb, id("busy2"), id("busy2"));
+    all.ask(verb, id("busy1"), id("busy1")).catch(ignored);
+    all.ask(verb, id("busy2"), id("busy2")).catch(ignored);
     await turn();
     const answers = ["a", "poison", "z"].map((key) => all.ask(verb, id(key), id(key)));
     asked[0]?.answer();
@@ -333,14 +390,14 @@ describe("what goes wrong", () => {
   it("a call that is never answered does not hold up for ever what else is said about its record", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    void all.ask(verb, id("a"), id("a"));
+    all.ask(verb, id("a"), id("a")).catch(ignored);
     await turn();
     for (let heartbeat = 0; heartbeat < 3; heartbeat += 1) {
-      void all.ask(verb, id("a"), id("a"));
+      all.ask(verb, id("a"), id("a")).catch(ignored);
       await turn();
       expect(asked).toHaveLength(heartbeat + 1);
       now += 1_001;
-      void all.ask(verb, id("a"), id("a"));
+      all.ask(verb, id("a"), id("a")).catch(ignored);
       await turn();
       expect(asked).toHaveLength(heartbeat + 2);
     }
@@ -350,7 +407,8 @@ describe("what goes wrong", () => {
     const { asked, verb } = database({ isUrgent: true });
     const all = gathering();
     for (let heartbeat = 0; heartbeat < 100; heartbeat += 1) {
-      for (let record = 0; record < 300; record += 1) void all.ask(verb, id(`k${record}`), id(`k${record}`));
+      for (let record = 0; record < 300; record += 1)
+        all.ask(verb, id(`k${record}`), id(`k${record}`)).catch(ignored);
       await turn();
       now += 1_001;
     }
@@ -366,12 +424,12 @@ describe("what goes wrong", () => {
     const { asked, verb } = database();
     const urgent = { ...verb, isUrgent: true };
     const all = gathering();
-    for (const key of ["busy1", "busy2"]) void all.ask(verb, id(key), id(key));
+    for (const key of ["busy1", "busy2"]) all.ask(verb, id(key), id(key)).catch(ignored);
     await turn();
     const late = all.ask(verb, id("late"), id("late"));
     const outcome = all.ask(urgent, id("outcome"), id("outcome"));
     now += 4_001;
-    void all.ask(verb, id("new"), id("new"));
+    all.ask(verb, id("new"), id("new")).catch(ignored);
     await expect(late).rejects.toThrow(StoreBusyError);
     await turn();
     expect(
@@ -394,7 +452,7 @@ describe("what goes wrong", () => {
     };
     const clients = Array.from({ length: 16 }, (_, index) => client(`client ${index}`));
     await turn();
-    void all.ask(rare.verb, id("rare"), id("rare"));
+    all.ask(rare.verb, id("rare"), id("rare")).catch(ignored);
     for (let landing = 0; landing < 6; landing += 1) {
       now += 1;
       asked.shift()?.answer();
@@ -413,12 +471,12 @@ describe("what goes wrong", () => {
   it("flights that take for ever do not keep the rest on the ground", async () => {
     const { asked, verb } = database();
     const all = gathering();
-    for (const key of ["a", "b", "c"]) void all.ask(verb, id(key), id(key));
+    for (const key of ["a", "b", "c"]) all.ask(verb, id(key), id(key)).catch(ignored);
     await turn();
     await turn();
     const before = asked.length;
     now += 1_001;
-    void all.ask(verb, id("d"), id("d"));
+    all.ask(verb, id("d"), id("d")).catch(ignored);
     await turn();
     expect(asked.slice(before).flatMap(({ keys }) => keys)).toContain("d");
   });
@@ -430,12 +488,12 @@ describe("what goes wrong", () => {
       all.ask(verb, id(`k${index}`), id(`k${index}`)),
     );
     await expect(all.ask(verb, id("more"), id("more"))).rejects.toThrow(StoreError);
-    void all.ask({ ...verb, isUrgent: true }, id("urgent"), id("urgent"));
+    all.ask({ ...verb, isUrgent: true }, id("urgent"), id("urgent")).catch(ignored);
     await expect(all.ask(verb, id("more"), id("more"))).rejects.toThrow(/10001 calls are waiting/);
     await turn();
     for (const flight of asked) flight.answer();
     await answers[0];
-    void all.ask(verb, id("more"), id("more"));
+    all.ask(verb, id("more"), id("more")).catch(ignored);
     await expect(all.ask(verb, id("huge"), { ...id("huge"), bytes: 65 * 1024 * 1024 })).rejects.toThrow(
       StoreError,
     );

@@ -1,11 +1,10 @@
 import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
-import Module from "node:module";
 import { join } from "node:path";
 import Database from "libsql";
-import { afterEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { ConfigError, StoreError } from "../../src/core/errors.ts";
 import { loadMigrations } from "../../src/stores/migrations.ts";
-import { openDatabase, Statement } from "../../src/stores/sqlite/driver.ts";
+import { Statement } from "../../src/stores/sqlite/driver.ts";
 import { type SqliteDatabase, type SqliteValue, sqliteStore } from "../../src/stores/sqlite/store.ts";
 import {
   claimAll,
@@ -121,21 +120,6 @@ describe("opening a database", () => {
     database.close();
   });
 
-  it("closes the file again when it cannot be used", () => {
-    const close = vi.fn();
-    class DatabaseSync {
-      close = close;
-      exec() {
-        throw new Error("disk I/O error");
-      }
-    }
-    withModules({ "node:sqlite": { DatabaseSync } });
-    expect(() => sqliteStore(place.path)).toThrow(
-      `the SQLite database ${place.path} cannot be used: disk I/O error`,
-    );
-    expect(close).toHaveBeenCalledOnce();
-  });
-
   it("refuses a file that is not a database, and says which", () => {
     writeFileSync(place.path, "These are my holiday plans, and no database. ".repeat(100));
     expect(() => sqliteStore(place.path)).toThrow(StoreError);
@@ -228,34 +212,6 @@ describe("opening a database", () => {
 });
 
 describe("the driver", () => {
-  class DatabaseSync {}
-  class Libsql {}
-  class BetterSqlite {}
-  const all = { "node:sqlite": { DatabaseSync }, libsql: Libsql, "better-sqlite3": BetterSqlite };
-
-  it("is Node's own where there is one", () => {
-    withModules(all);
-    expect(openDatabase(place.path)).toBeInstanceOf(DatabaseSync);
-  });
-
-  it("is better-sqlite3 where there is nothing else", () => {
-    withModules({ "better-sqlite3": BetterSqlite });
-    expect(openDatabase(place.path)).toBeInstanceOf(BetterSqlite);
-  });
-
-  it.each([
-    ["/app/node_modules/better-sqlite3/lib/index.js", BetterSqlite],
-    ["/app/node_modules/.pnpm/libsql@0.5.29/node_modules/libsql/index.js", Libsql],
-    ["C:\\app\\node_modules\\better-sqlite3\\lib\\index.js", BetterSqlite],
-    ["/app/node_modules/libsql-stateless/index.js", DatabaseSync],
-  ])(
-    "is the one that the application has loaded, which may have the same file open: %s",
-    (file, expected) => {
-      withModules(all, [file]);
-      expect(openDatabase(place.path)).toBeInstanceOf(expected);
-    },
-  );
-
   it("makes no difference to what a statement answers", () => {
     const database = new Database(place.path);
     database.exec("CREATE TABLE samples (number INTEGER, bytes BLOB)");
@@ -307,12 +263,6 @@ describe("the driver", () => {
     expect(read.all(1, "one")).toEqual([{ text: "one" }]);
     strict.close();
   });
-
-  it("is asked for in one sentence where there is none", () => {
-    withModules({});
-    expect(() => sqliteStore(place.path)).toThrow(ConfigError);
-    expect(() => sqliteStore(place.path)).toThrow(/npm install libsql.* Node 22\.13 or newer/);
-  });
 });
 
 function thrownBy(run: () => unknown): unknown {
@@ -322,29 +272,4 @@ function thrownBy(run: () => unknown): unknown {
     return error;
   }
   return expect.fail("nothing was thrown");
-}
-
-/** Makes `require` find these SQLite drivers and no others, and these files loaded. */
-function withModules(modules: Readonly<Record<string, unknown>>, loaded: readonly string[] = []): void {
-  const drivers = ["node:sqlite", "libsql", "better-sqlite3"];
-  const loader = Module as unknown as { _load(name: string, ...rest: unknown[]): unknown; _cache: object };
-  const load = loader._load;
-  hideDrivers(loader._cache, loaded);
-  vi.spyOn(loader, "_load").mockImplementation((name, ...rest) => {
-    if (!drivers.includes(name)) return load.call(loader, name, ...rest);
-    if (Object.hasOwn(modules, name)) return modules[name];
-    throw new Error(`Cannot find module '${name}'`);
-  });
-}
-
-/** This file itself has loaded one. What is hidden is put back, since all loaded modules of this process are in there. */
-function hideDrivers(cache: object, loaded: readonly string[]): void {
-  const entries = cache as Record<string, unknown>;
-  const hidden = Object.entries(entries).filter(([file]) => file.includes("/node_modules/libsql/"));
-  for (const [file] of hidden) delete entries[file];
-  for (const file of loaded) entries[file] = undefined;
-  onTestFinished(() => {
-    for (const file of loaded) delete entries[file];
-    for (const [file, module] of hidden) entries[file] = module;
-  });
 }

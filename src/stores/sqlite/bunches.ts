@@ -37,8 +37,7 @@ export function insertAll(
 
 /** Whether each of these leases was held and has been completed now. */
 export function completeAll(records: Records, completions: readonly Completion[]): readonly boolean[] {
-  const isFit = (completion: Completion) => records.completesBunches && isSmall(completion);
-  const { bunches, others } = gather(completions, { isFit, areAlike: haveSameOutcome });
+  const { bunches, others } = gather(completions, { isFit: isSmall, areAlike: haveSameOutcome });
   const isHeld = completions.map(() => false);
   for (const bunch of bunches) {
     if (completeBunch(records, bunch)) for (const { place } of bunch.placed) isHeld[place] = true;

@@ -20,17 +20,34 @@ export interface SqliteStatement {
 export type SqliteValue = string | number | null | Uint8Array;
 
 /**
- * Opens the file with the first driver there is. Node's own comes first because it needs no installation; Node has it
- * since 22.13. But a driver that this process has loaded comes before it: the application may have the same file open with
- * that one, and two copies of SQLite in one process do not see each other's locks. They have been seen to end it with SIGBUS,
- * and can spoil the file.
+ * Opens the file with the driver that this process uses already, and else with the first one there is: Node's own, which
+ * needs no installation and is there since 22.13, before those from npm.
+ *
+ * The application may have the same file open, and two drivers are two copies of SQLite, which do not see each other's locks
+ * within one process: writes that were committed were seen to vanish, and the process to end with SIGBUS. So nothing is
+ * guessed where several are in use.
  */
 export function openDatabase(path: string): SqliteDatabase {
-  const inUse = drivers.filter(({ name }) => isLoaded(name));
-  for (const { load } of [...inUse, ...drivers]) {
+  const inUse = taken === undefined ? driversInUse() : [taken];
+  if (inUse.length > 1) {
+    const names = inUse.map(({ name }) => name).join(" and ");
+    throw new ConfigError(
+      `this process has loaded ${names}, and two of them on one file lose writes: open ${path} with the one that your ` +
+        "application uses for it, and hand over that connection: sqliteStore(database)",
+    );
+  }
+  for (const { name, load } of [...inUse, ...drivers]) {
     const Database = load();
-    // A driver that is there but cannot open this file says why, and no other one is tried.
-    if (Database !== undefined) return new Database(path);
+    if (Database === undefined) continue;
+    try {
+      const database = new Database(path);
+      taken = { name, load: () => Database };
+      return database;
+    } catch (error) {
+      // A driver that is there but cannot open this file says why, and no other one is tried. One that finds out only now
+      // that it has no binary for this platform is not there.
+      if (!isWithoutBinary(error)) throw error;
+    }
   }
   throw new ConfigError(
     "no SQLite driver could be loaded: run `npm install libsql`, or use Node 22.13 or newer, which has one built in",
@@ -39,9 +56,17 @@ export function openDatabase(path: string): SqliteDatabase {
 
 type Driver = new (path: string) => SqliteDatabase;
 
+interface NamedDriver {
+  readonly name: string;
+  load(): Driver | undefined;
+}
+
+/** The one by which this process has opened a file before. All of ours go by one. */
+let taken: NamedDriver | undefined;
+
 const require = createRequire(import.meta.url);
 
-const drivers: readonly { readonly name: string; load(): Driver | undefined }[] = [
+const drivers: readonly NamedDriver[] = [
   {
     name: "node:sqlite",
     load: () => tryRequire<{ DatabaseSync: Driver }>("node:sqlite")?.DatabaseSync,
@@ -50,12 +75,6 @@ const drivers: readonly { readonly name: string; load(): Driver | undefined }[] 
   { name: "better-sqlite3", load: () => tryRequire<Driver>("better-sqlite3") },
 ];
 
-/** Never true of what is built into Node, which nobody can tell to be in use. */
-function isLoaded(name: string): boolean {
-  const files = Object.keys(require.cache).map((file) => file.replaceAll("\\", "/"));
-  return files.some((file) => file.includes(`/node_modules/${name}/`));
-}
-
 function tryRequire<T>(name: string): T | undefined {
   try {
     return require(name) as T;
@@ -63,6 +82,28 @@ function tryRequire<T>(name: string): T | undefined {
     // Not installed, or without a binary for this platform: either way it cannot be used.
     return undefined;
   }
+}
+
+/** What this thread has loaded, as it was loaded: there may be several copies of a package. */
+function driversInUse(): readonly NamedDriver[] {
+  const found: NamedDriver[] = [];
+  for (const [file, module] of Object.entries(require.cache)) {
+    const name = /\/node_modules\/(?:(libsql)\/index|(better-sqlite3)\/lib\/index)\.js$/.exec(
+      file.replaceAll("\\", "/"),
+    );
+    const Database = module?.exports as unknown;
+    if (name === null || typeof Database !== "function") continue;
+    found.push({ name: name[1] ?? name[2] ?? file, load: () => Database as Driver });
+  }
+  const { moduleLoadList = [] } = process as { moduleLoadList?: readonly string[] };
+  const own = moduleLoadList.includes("NativeModule sqlite") ? drivers.slice(0, 1) : [];
+  return [...own, ...found];
+}
+
+function isWithoutBinary(error: unknown): boolean {
+  const { code, message } = error as { code?: unknown; message?: unknown };
+  if (code === "MODULE_NOT_FOUND" || code === "ERR_DLOPEN_FAILED") return true;
+  return String(message).startsWith("Could not locate the bindings file");
 }
 
 /** Another connection has the lock. Each driver says it in its own way. */

@@ -4,6 +4,7 @@ import { ConfigError, LatchkeyError, StoreError } from "../../core/errors.ts";
 import { idOf, loadMigrations, type Migration } from "../migrations.ts";
 import { isBusy, openDatabase, type SqliteDatabase, Statement } from "./driver.ts";
 import { rollback } from "./group-commit.ts";
+import { forgetTinyTables } from "./tiny-tables.ts";
 
 /** Opens a file, or takes a connection that is open already, and makes it ready: settings, then tables. */
 export function openPrepared(
@@ -45,6 +46,7 @@ function prepare(
   limitWriteAheadLog(database, pageBytes);
   enlargeCache(database, pageBytes);
   migrate(database, options.now);
+  forgetTinyTables(database);
 }
 
 /**

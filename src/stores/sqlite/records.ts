@@ -6,27 +6,25 @@ import type { Entry, Moved } from "../moves.ts";
 import { moment, type RowExtras, recordOf, rowOf, wholeMs } from "../record-row.ts";
 import { AuditTrail } from "./audit.ts";
 import type { Completion } from "./bunches.ts";
-import { type SqliteDatabase, Statement } from "./driver.ts";
+import type { SqliteDatabase } from "./driver.ts";
 import { prepareStatements, type Statements } from "./statements.ts";
+import { forgetTinyTables } from "./tiny-tables.ts";
 
 /** The records of one connection. Whoever writes is in a transaction. */
 export class Records {
   readonly statements: Statements;
-  /** Whether many may be completed by one statement. */
-  completesBunches: boolean;
   readonly #audit: AuditTrail;
   readonly #database: SqliteDatabase;
 
   constructor(database: SqliteDatabase) {
     this.#database = database;
     this.statements = prepareStatements(database);
-    this.completesBunches = !looksTiny(database);
     this.#audit = new AuditTrail(database);
   }
 
   /** One statement for many took long. Somebody may have run ANALYZE, after which SQLite plans all of them anew. */
   tookLong(): void {
-    this.completesBunches = !looksTiny(this.#database);
+    forgetTinyTables(this.#database);
   }
 
   get({ scope, key }: RecordId): Entry | undefined {
@@ -124,19 +122,3 @@ export class Records {
     return this.#audit.read(query);
   }
 }
-
-/**
- * Whether SQLite takes the table for one of a few rows, which it does for as long as ANALYZE once found it so. From 3.46 on it
- * then goes through the whole table for many completions in one statement, instead of looking for each row, and neither an
- * index nor an order of tables that one could name keeps it from it. One completion at a time is not affected.
- */
-function looksTiny(database: SqliteDatabase): boolean {
-  const isAnalyzed = new Statement(database, "SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").get();
-  if (isAnalyzed === undefined) return false;
-  const known = new Statement(database, "SELECT stat FROM sqlite_stat1 WHERE tbl = 'latchkey_records'").all();
-  // One line for each index, and those with a condition have fewer rows.
-  return known.length > 0 && known.every(({ stat }) => Number.parseInt(String(stat), 10) < tinyRows);
-}
-
-/** With 16 it was found to look for rows, with 12 it was not. */
-const tinyRows = 100;
