@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import {
   createLatchkey,
   type Latchkey,
@@ -97,18 +97,19 @@ describe.each(businesses)("an unknown outcome on %s", (_name, open) => {
 
   it("a verdict about one attempt does not settle the next", async () => {
     await unknown();
-    let answer = (_verdict: OutcomeVerdict) => {};
+    let answer: ((verdict: OutcomeVerdict) => void) | undefined;
     const slow = runOnce(
       () =>
         new Promise((resolve) => {
           answer = resolve;
         }),
     );
+    await vi.waitFor(() => expect(answer).toBeDefined());
     while (events.every(({ type }) => type !== "reconciled")) {
       await latchkey.resolve({ of: id, verdict: { kind: "not-executed" }, by: "operator" });
     }
     await unknown();
-    answer({ kind: "not-executed" });
+    answer?.({ kind: "not-executed" });
     expect(await slow).toMatchObject({ resolved: 1 });
     expect(await reading()).toMatchObject({ state: "unknown", fence: 2 });
     const late = await latchkey.resolve({
