@@ -172,6 +172,24 @@ describe("whatever SQLite knows of the table", () => {
     expect(knownTables()).toEqual([]);
   });
 
+  it("a connection is told the new numbers where it believes in old ones", async () => {
+    const slow = (sql: string) => {
+      for (const until = performance.now() + 20; sql.includes("AS done") && performance.now() < until; );
+    };
+    const said: string[] = [];
+    const connection = listening(database, slow);
+    const exec = (sql: string) => {
+      said.push(sql);
+      return connection.exec(sql);
+    };
+    store = sqliteStore({ ...connection, exec });
+    await leases(1_000);
+    database.exec("ANALYZE");
+    await settleAll(await leases());
+    expect(said).toContain("ANALYZE main.sqlite_master");
+    expect(knownTables()).toEqual(["latchkey_records"]);
+  });
+
   it("nobody is held up where it cannot be forgotten", async () => {
     await leases(1);
     database.exec("ANALYZE");

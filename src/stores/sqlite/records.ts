@@ -8,7 +8,7 @@ import { AuditTrail } from "./audit.ts";
 import type { Completion } from "./bunches.ts";
 import type { SqliteDatabase } from "./driver.ts";
 import { prepareStatements, type Statements } from "./statements.ts";
-import { forgetTinyTables } from "./tiny-tables.ts";
+import { planAnew } from "./tiny-tables.ts";
 
 /** The records of one connection. Whoever writes is in a transaction. */
 export class Records {
@@ -24,7 +24,7 @@ export class Records {
 
   /** One statement for many took long. Somebody may have run ANALYZE, after which SQLite plans all of them anew. */
   tookLong(): void {
-    forgetTinyTables(this.#database);
+    planAnew(this.#database);
   }
 
   get({ scope, key }: RecordId): Entry | undefined {

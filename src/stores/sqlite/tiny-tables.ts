@@ -10,26 +10,38 @@ import { type SqliteDatabase, Statement } from "./driver.ts";
  */
 export function forgetTinyTables(database: SqliteDatabase): void {
   try {
+    // Looked for first: a file that has none is not waited for.
     if (new Statement(database, findStatistics).get() === undefined) return;
-    new Statement(database, forget).run(tinyRows);
-    // Reads them again, for the plans of this connection.
-    database.exec("ANALYZE main.sqlite_master");
+    if (new Statement(database, tinyTables).get(tinyRows) !== undefined) forget(database);
   } catch {
-    // Somebody else has the lock, or has made them such as nobody may change.
+    // Nobody may look at them.
   }
+}
+
+/** The same for a connection that may believe in other numbers than those that are written down by now. */
+export function planAnew(database: SqliteDatabase): void {
+  try {
+    forget(database);
+  } catch {
+    // There are none, or somebody else has the lock, or nobody may change them.
+  }
+}
+
+function forget(database: SqliteDatabase): void {
+  new Statement(database, `DELETE FROM main.sqlite_stat1 WHERE tbl IN (${tinyTables})`).run(tinyRows);
+  // Reads them again, for the plans of this connection.
+  database.exec("ANALYZE main.sqlite_master");
 }
 
 const findStatistics = "SELECT 1 FROM main.sqlite_master WHERE name = 'sqlite_stat1'";
 
 /** There is a line for each index, and one with a condition may have few rows in a large table. */
-const forget = `
-  DELETE FROM main.sqlite_stat1
-   WHERE tbl IN (
-           SELECT tbl
-             FROM main.sqlite_stat1
-            WHERE substr(tbl, 1, 9) = 'latchkey_'
-            GROUP BY tbl
-           HAVING max(CAST(stat AS INTEGER)) < ?)`;
+const tinyTables = `
+  SELECT tbl
+    FROM main.sqlite_stat1
+   WHERE substr(tbl, 1, 9) = 'latchkey_'
+   GROUP BY tbl
+  HAVING max(CAST(stat AS INTEGER)) < ?`;
 
 /** Plans were found to be wrong up to 70 rows, and right from 80 on. */
 const tinyRows = 1_000;
