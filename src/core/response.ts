@@ -217,3 +217,9 @@ export function decodeResponse(encoded: EncodedResponse): StoredResponse {
     ...trace,
   };
 }
+
+/**
+ * Answers that say by their definition that the request was not processed (Request Timeout, Too Early, Too Many
+ * Requests). Replaying one for a day would turn a moment's refusal into a permanent one.
+ */
+export const notProcessedStatuses: ReadonlySet<number> = new Set([408, 425, 429]);

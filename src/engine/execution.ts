@@ -2,7 +2,7 @@ import { ExecutionTimeoutError, LeaseLostError } from "../core/errors.ts";
 import type { Progress } from "../core/phase.ts";
 import { keepsRequest, type Policy } from "../core/policy.ts";
 import { redacted } from "../core/redaction.ts";
-import type { StoredResponse } from "../core/response.ts";
+import { notProcessedStatuses, type StoredResponse } from "../core/response.ts";
 import type {
   Advance,
   ExecuteAfter,
@@ -494,9 +494,3 @@ const openCall = "after an external call that may have happened";
 
 /** How soon a worker may go on after a failure: full jitter over a second at first, over five minutes at last. */
 const resumeBackoff = { baseMs: 500, capMs: 300_000 };
-
-/**
- * Answers that say by their definition that the request was not processed (Request Timeout, Too Early, Too Many
- * Requests). Replaying one for a day would turn a moment's refusal into a permanent one.
- */
-export const notProcessedStatuses: ReadonlySet<number> = new Set([408, 425, 429]);

@@ -1,7 +1,7 @@
 import { type OutgoingHttpHeader, type OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import { notProcessedStatuses } from "../core/response.ts";
 import { isPromiseLike } from "../core/when-known.ts";
-import { notProcessedStatuses } from "../engine/execution.ts";
 import { type HttpAnswer, headersByName } from "./answer.ts";
 import { textIfAscii } from "./ascii.ts";
 import type { Exchange, Finish } from "./exchange.ts";

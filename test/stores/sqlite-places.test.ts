@@ -160,10 +160,12 @@ describe("whatever SQLite knows of the table", () => {
     expect(knownTables()).toEqual(["latchkey_records", "rides"]);
   });
 
+  /** Takes its time for many completions in one statement. */
+  const slow = (sql: string) => {
+    for (const until = performance.now() + 20; sql.includes("AS done") && performance.now() < until; );
+  };
+
   it("it forgets as soon as many completions together take long", async () => {
-    const slow = (sql: string) => {
-      for (const until = performance.now() + 20; sql.includes("AS done") && performance.now() < until; );
-    };
     store = sqliteStore(listening(database, slow));
     await leases(1);
     database.exec("ANALYZE");
@@ -173,9 +175,6 @@ describe("whatever SQLite knows of the table", () => {
   });
 
   it("a connection is told the new numbers where it believes in old ones", async () => {
-    const slow = (sql: string) => {
-      for (const until = performance.now() + 20; sql.includes("AS done") && performance.now() < until; );
-    };
     const said: string[] = [];
     const connection = listening(database, slow);
     const exec = (sql: string) => {
