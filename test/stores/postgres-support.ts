@@ -2,6 +2,7 @@ import pg from "pg";
 import { afterAll, beforeAll } from "vitest";
 import type { StoredResponse } from "../../src/core/response.ts";
 import type { Lease, ReserveRequest, Settlement, Store } from "../../src/core/store.ts";
+import type { Seams } from "../../src/stores/postgres/calls.ts";
 import { databaseOf } from "../../src/stores/postgres/database.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres-store.ts";
 import {
@@ -104,7 +105,7 @@ export async function expectingNew(pool: pg.Pool): Promise<{ store: Store; texts
 }
 
 /** A store on one connection, so that its plans stay, and the plans of everything that a piece of work executes on it. */
-export async function explained(url: string, { aloneMax } = { aloneMax: 1 }) {
+export async function explained(url: string, seams: Seams = {}) {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   await client.query(`
@@ -116,7 +117,7 @@ export async function explained(url: string, { aloneMax } = { aloneMax: 1 }) {
     on: () => {},
   };
   return {
-    store: new PostgresStore(databaseOf(single as never), {}, { aloneMax }),
+    store: new PostgresStore(databaseOf(single as never), {}, seams),
     async plansOf(work: () => Promise<unknown>): Promise<string> {
       const plans: string[] = [];
       const hear = ({ message }: { message?: string | undefined }) => plans.push(message ?? "");

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, it } from "vitest";
+import type { Seams } from "../../src/stores/postgres/calls.ts";
 import { databaseOf, type PostgresClient } from "../../src/stores/postgres/database.ts";
 import { PostgresStore } from "../../src/stores/postgres/postgres-store.ts";
 import { migrate, type PostgresStoreOptions, postgresStore } from "../../src/stores/postgres/store.ts";
@@ -14,9 +15,14 @@ interface Subject {
   readonly open: (url: string) => { readonly client: PostgresClient; end(): Promise<unknown> };
   readonly options?: PostgresStoreOptions;
   readonly lacks?: Partial<Record<Need, string>>;
-  /** Lets a batch of one look like any other, so that the cases, which ask one by one, see batches. */
-  readonly batchesOfOne?: boolean;
+  readonly seams?: Seams;
 }
+
+/** The cases ask one by one, and are to see batches. */
+const batchesOfOne: Seams = { aloneMax: 0 };
+
+/** They begin with an empty table, and are to see what is sent of a large one in which most keys are new. */
+const asIfLarge: Seams = { callsOfNewMin: 0, pagesMin: 0 };
 
 const hiddenInterruptions = "the driver listens again by itself, and does not tell when it could not";
 
@@ -34,9 +40,11 @@ const subjects: Readonly<Record<string, Subject>> = {
     lacks: unheard,
   },
   "a pg pool without group commit": { open: pgPool, options: { groupCommit: false }, lacks: unheard },
-  "a pg pool in batches only, that listens": { open: pgPool, options: { listen: true }, batchesOfOne: true },
-  "postgres.js in batches only": { open: postgresSql(), batchesOfOne: true, lacks: unheard },
-  "a transaction pool in batches only": { open: transactionPool, batchesOfOne: true, lacks: unheard },
+  "a pg pool in batches only, that listens": { open: pgPool, options: { listen: true }, seams: batchesOfOne },
+  "a pg pool on a large table": { open: pgPool, seams: asIfLarge, lacks: unheard },
+  "a pg pool on a large table, that listens": { open: pgPool, options: { listen: true }, seams: asIfLarge },
+  "postgres.js in batches only": { open: postgresSql(), seams: batchesOfOne, lacks: unheard },
+  "a transaction pool in batches only": { open: transactionPool, seams: batchesOfOne, lacks: unheard },
   "a transaction pool, where each statement meets another session": { open: transactionPool, lacks: unheard },
 };
 
@@ -65,8 +73,8 @@ for (const [name, subject] of Object.entries(subjects)) {
       it: it.sequential,
       lacks: subject.lacks ?? {},
       async open() {
-        const store = subject.batchesOfOne
-          ? new PostgresStore(databaseOf(client), subject.options ?? {}, { aloneMax: 0 })
+        const store = subject.seams
+          ? new PostgresStore(databaseOf(client), subject.options ?? {}, subject.seams)
           : postgresStore(client, subject.options);
         return {
           store,

@@ -1,6 +1,7 @@
 import { encodeProgress } from "../../core/phase.ts";
 import type { Advance, Lease, RenewAnswer, Reservation, SettleAnswer, Settlement } from "../../core/store.ts";
 import { byRecord, Gathering, type Verb } from "../gathering.ts";
+import { completeFar, insertOne, isFar, isInsertable, pagesOfLargeTable } from "./alone.ts";
 import {
   type AdvanceCall,
   advanceBatch,
@@ -35,17 +36,30 @@ export function plainCalls(queries: Queries, reserveStatement: string): Calls {
   };
 }
 
+/** For tests, which ask one by one, and of tables that are nearly empty. */
+export interface Seams {
+  /** 0 for a batch of one that looks like any other. */
+  readonly aloneMax?: number;
+  readonly callsOfNewMin?: number;
+  readonly pagesMin?: number;
+}
+
 /** One statement for all calls that are concurrent; see `Gathering`. */
 export function gatheredCalls(
   queries: Queries,
   reserveStatement: string,
-  { aloneMax, partitioned }: { readonly aloneMax: number; readonly partitioned: boolean },
+  {
+    partitioned,
+    aloneMax = 1,
+    callsOfNewMin = callsOfNewUsual,
+    pagesMin = pagesOfLargeTable,
+  }: Seams & { readonly partitioned: boolean },
 ): Calls {
   const gathering = new Gathering({ isRefusal, aloneMax, flightsMax, quietMax, smallCrowdMax });
   // Kept requests are rare, and partitions have a way of their own to insert.
   const isOneEnough = ({ request }: ReserveCall) => request.request === undefined && !partitioned;
-  const reserving = reserveVerb(queries, reserveStatement, isOneEnough, { partitioned });
-  const completing = completeVerb(queries);
+  const reserving = reserveVerb(queries, reserveStatement, isOneEnough, { partitioned, callsOfNewMin });
+  const completing = completeVerb(queries, pagesMin);
   const givingUp: Verb<GiveUpCall, SettleAnswer> = {
     alone: ({ lease, settlement }) => settle(queries, lease, settlement),
     together: (calls) => giveUpBatch(queries, calls),
@@ -81,14 +95,19 @@ function reserveVerb(
   queries: Queries,
   statement: string,
   isOneEnough: (call: ReserveCall) => boolean,
-  { partitioned }: { readonly partitioned: boolean },
+  { partitioned, callsOfNewMin }: { readonly partitioned: boolean; readonly callsOfNewMin: number },
 ): Verb<ReserveCall, Reservation> {
   // Retries come in waves. What the last batches found says whether the next one is likely to find anything.
   let expectation: Expectation = "some";
   let batchesOfNew = 0;
+  let callsOfNew = 0;
   return {
     async alone(call, { isLeft }) {
-      const answer = isOneEnough(call) && !isLeft ? await reserveOne(queries, call) : undefined;
+      if (isLeft || !isOneEnough(call)) return reserve(queries, statement, call);
+      const isExpectedNew = callsOfNew >= callsOfNewMin && isInsertable(queries, call);
+      const inserted = isExpectedNew ? await insertOne(queries, call) : undefined;
+      const answer = inserted ?? (await reserveOne(queries, call));
+      callsOfNew = isNew(answer) ? callsOfNew + 1 : 0;
       return answer ?? reserve(queries, statement, call);
     },
     async together(calls) {
@@ -97,9 +116,7 @@ function reserveVerb(
         expectation = "some";
         throw error;
       });
-      const found = answers.filter(
-        (answer) => answer?.kind !== "execute" && answer?.kind !== "pending",
-      ).length;
+      const found = answers.filter((answer) => !isNew(answer)).length;
       batchesOfNew = found === 0 ? batchesOfNew + 1 : 0;
       if (found * 2 > answers.length) expectation = "most";
       else expectation = batchesOfNew >= batchesOfNewMin && !partitioned ? "none" : "some";
@@ -112,14 +129,19 @@ function reserveVerb(
   };
 }
 
-function completeVerb(queries: Queries): Verb<CompleteCall, SettleAnswer> {
+const isNew = (answer: Reservation | undefined) => answer?.kind === "execute" || answer?.kind === "pending";
+
+function completeVerb(queries: Queries, pagesMin: number): Verb<CompleteCall, SettleAnswer> {
   // Where leases are renewed before they end, rows are not where they were reserved. A batch of such rows looks for them
   // twice.
   let batchesByName = 0;
   let pause = pauseMin;
   return {
-    alone: async (call, { isLeft }) =>
-      (isLeft ? undefined : await completeOne(queries, call)) ?? settle(queries, call.lease, call.settlement),
+    async alone(call, { isLeft }) {
+      const completeIt = isFar(queries, call, pagesMin) ? completeFar : completeOne;
+      const answer = isLeft ? undefined : await completeIt(queries, call);
+      return answer ?? settle(queries, call.lease, call.settlement);
+    },
     async together(calls) {
       const byPlace = batchesByName === 0;
       if (!byPlace) batchesByName -= 1;
@@ -181,6 +203,9 @@ const pauseMax = 1024;
 
 /** One that is not new makes its whole batch be inserted twice, so it takes some to believe that there are none. */
 const batchesOfNewMin = 8;
+
+/** One that is not new costs an insertion in vain then, so it takes some calls as well to believe that there are none. */
+const callsOfNewUsual = 8;
 
 /** About what the names, the fingerprint and the numbers of a call take. */
 const bytesPerCall = 300;

@@ -117,7 +117,7 @@ export async function completeOne(queries: Queries, call: CompleteCall): Promise
 }
 
 /** In whole milliseconds, so that when it expires can be told from the time of the batch. */
-function completionOf({ settlement }: CompleteCall): Encoded {
+export function completionOf({ settlement }: CompleteCall): Encoded {
   const retentionMs = Math.round(durationMs(settlement.retentionMs));
   const { status, head, body } = encodeResponse(settlement.response);
   return { status, head, body, retentionMs };

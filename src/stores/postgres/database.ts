@@ -6,8 +6,10 @@ import { isPostgresSql, type PostgresSql, postgresDatabase } from "./postgres.ts
 /** What the store needs of a database, whichever driver the user has. */
 export interface Database<Tx = unknown> {
   readonly query: Query;
-  /** For statements that call a function and do nothing else, which some drivers may name: see `NamedStatements`. */
+  /** For statements whose plan can be kept, which some drivers may name: see `NamedStatements`. */
   readonly call: Query;
+  /** Whether the server plans what `call` sends once for each connection, and not whenever it is sent. */
+  keepsPlans(): boolean;
   readonly batch: Batch;
   /**
    * Runs `work` in one transaction on one connection, and hands it the driver's own client for that transaction.

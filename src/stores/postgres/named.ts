@@ -2,7 +2,8 @@ import { hash } from "node:crypto";
 
 /**
  * Statements that the server reads and plans once for each connection, which takes a third off the time of a short one.
- * Only for those whose plan cannot depend on how much there is: calls of functions.
+ * Only for those whose plan cannot depend on how much there is: calls of functions, insertions, and what is sent only where it
+ * is known to be a lot.
  *
  * Behind a transaction pool that does not know of names, a statement goes to a connection on which it was never
  * prepared, or was by somebody else. Both are refused before anything is executed: then it is sent again without a name,
@@ -11,6 +12,11 @@ import { hash } from "node:crypto";
 export class NamedStatements {
   readonly #names = new Map<string, string>();
   #areUnderstood = true;
+
+  /** Not any more, once one was refused. */
+  get areUnderstood(): boolean {
+    return this.#areUnderstood;
+  }
 
   send<Answer>(
     text: string,

@@ -46,12 +46,14 @@ export function isPgPool(client: unknown): client is PgPool {
 export function pgDatabase(pool: PgPool, { silentMs } = { silentMs: silentMsMax }): Database<PgClient> {
   listenForErrors(pool);
   const query_timeout = pool.options?.query_timeout || silentMs;
-  const call = callOf(pool, query_timeout);
+  const statements = new NamedStatements();
+  const call = callOf(pool, statements, query_timeout);
   const query: Query = async <R extends Row>(text: string, parameters: readonly Parameter[] = []) =>
     (await pool.query({ text, values: [...parameters], query_timeout })).rows as R[];
   return {
     query,
     call,
+    keepsPlans: () => statements.areUnderstood,
     batch: batchOf(call),
     transaction: (work, options) => transaction(pool, work, { ...options, query_timeout }),
     leaveReadOnly: leavingReadOnly(query),
@@ -70,8 +72,7 @@ export function pgDatabase(pool: PgPool, { silentMs } = { silentMs: silentMsMax 
  */
 const silentMsMax = 30_000;
 
-function callOf(pool: PgPool, query_timeout: number): Call {
-  const statements = new NamedStatements();
+function callOf(pool: PgPool, statements: NamedStatements, query_timeout: number): Call {
   const shortWay = new ShortWay(pool, query_timeout);
   return <R extends Row>(text: string, parameters: readonly CallParameter[] = []) => {
     const send = (name?: string) => {

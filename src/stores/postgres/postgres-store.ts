@@ -40,7 +40,7 @@ import { BustListeners } from "../bust-listeners.ts";
 import { Watchers } from "../watchers.ts";
 import { arrayLiteral } from "./arrays.ts";
 import { bust, bustedName, bustGeneration, everythingBusted } from "./busting.ts";
-import { type Calls, gatheredCalls, plainCalls } from "./calls.ts";
+import { type Calls, gatheredCalls, plainCalls, type Seams } from "./calls.ts";
 import type { Database } from "./database.ts";
 import { list } from "./listing.ts";
 import { PostgresNotes } from "./notes.ts";
@@ -80,8 +80,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
   readonly #owner: Sessions | undefined;
   readonly #push: Push | undefined;
 
-  /** `aloneMax` is for tests, to which a batch of one has to look like any other. */
-  constructor(database: Database<Tx>, options: PostgresStoreOptions, { aloneMax } = { aloneMax: 1 }) {
+  constructor(database: Database<Tx>, options: PostgresStoreOptions, seams: Seams = {}) {
     const { lock, listen, partitioned, groupCommit } = checkedOptions(options);
     this.#database = database;
     this.#partitioned = partitioned;
@@ -89,7 +88,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
     this.notes = new PostgresNotes(this.#queries);
     const reserveStatement = partitioned ? reserveInPartitions : statements.reserve;
     this.#calls = groupCommit
-      ? gatheredCalls(this.#queries, reserveStatement, { aloneMax, partitioned })
+      ? gatheredCalls(this.#queries, reserveStatement, { ...seams, partitioned })
       : plainCalls(this.#queries, reserveStatement);
     this.#reaper = partitioned ? new PartitionReaper(database) : new BatchReaper(this.#queries);
     const hooks: SessionHooks = {

@@ -38,6 +38,7 @@ export function postgresDatabase(
     query,
     // Not under a name: where a transaction pool refuses it, this driver (3.4.9) loses its place in the conversation.
     call: query,
+    keepsPlans: () => false,
     // The driver would make arrays of its own of anything that the server says is one; so it is told that it is text.
     batch: (called, parameters) =>
       query(

@@ -9,12 +9,15 @@ export class Queries {
   readonly #call: Query;
   readonly #batch: Batch;
   readonly #leaveReadOnly: () => void;
+  /** See `Database`. */
+  readonly keepsPlans: () => boolean;
 
-  constructor(database: Pick<Database, "query" | "call" | "batch" | "leaveReadOnly">) {
+  constructor(database: Pick<Database, "query" | "call" | "batch" | "keepsPlans" | "leaveReadOnly">) {
     this.#query = database.query;
     this.#call = database.call;
     this.#batch = database.batch;
     this.#leaveReadOnly = database.leaveReadOnly;
+    this.keepsPlans = database.keepsPlans;
   }
 
   async all<R extends Row>(text: string, parameters: readonly Parameter[] = []): Promise<readonly R[]> {
@@ -35,6 +38,16 @@ export class Queries {
     return this.#call<R>(text, parameters).then(theOnly, (error: unknown) => {
       throw this.#failed(error);
     });
+  }
+
+  /** A statement that answers with a row or with none, and whose plan may be kept. */
+  planned<R extends Row>(text: string, parameters: readonly Parameter[]): Promise<R | undefined> {
+    return this.#call<R>(text, parameters).then(
+      ([row]) => row,
+      (error: unknown) => {
+        throw this.#failed(error);
+      },
+    );
   }
 
   /** A function that takes a batch of calls. */

@@ -9,6 +9,7 @@ import {
   now,
   ownedHere,
   record,
+  recordNameInSql,
   tellWatchers,
   unusualOf,
 } from "./sql.ts";
@@ -64,6 +65,20 @@ inserted AS (
 )
 SELECT ${milliseconds(now)} AS now, EXISTS (SELECT FROM inserted) AS inserted, found.*
 FROM (VALUES (1)) AS always LEFT JOIN found ON true`;
+
+/**
+ * Inserts a record that is under way, of a request that is executed at once, is not kept and belongs to no session. No row:
+ * there is one already.
+ *
+ * $1 scope, $2 key, $3 fingerprint, $4 onCrash, $5 owner, $6 lease, $7 retention, $8 route, $9 how long after a crash
+ * reconciliation may ask
+ */
+export const insertUnderWay = `
+INSERT INTO latchkey_records (scope, key, fingerprint, on_crash, owner, lease_until, expires_at, route, reconcile_ms, state,
+  fence, created_at)
+VALUES ($1, $2, $3, $4, $5, ${fromNow("$6")}, ${fromNow("$7")}, $8, $9, 'in_progress', 1, ${now})
+ON CONFLICT DO NOTHING
+RETURNING ctid AS place, ${milliseconds("created_at")} AS now`;
 
 /**
  * Gives a record that was found to the request that may execute it or wants it accepted, unless anybody else was
@@ -134,9 +149,9 @@ export const heldByLease = "scope = $1 AND key = $2 AND fence = $3 AND owner = $
 /**
  * Ends a lease with its outcome. No row: it did not hold the record any more.
  *
- * $1 scope, $2 key, $3 fence, $4 owner, $5 status, $6 head, $7 body, $8 retention, $9 name
+ * $1 scope, $2 key, $3 fence, $4 owner, $5 status, $6 head, $7 body, $8 retention
  */
-export const complete = `
+const completing = (name: string) => `
 UPDATE latchkey_records SET
   state = 'completed',
   response_status = $5,
@@ -150,7 +165,13 @@ UPDATE latchkey_records SET
   request_head = NULL,
   request_body = NULL
 WHERE ${heldByLease}
-RETURNING ${milliseconds(expiry())} AS expires, ${tellWatchers("$9")}`;
+RETURNING ${milliseconds(expiry())} AS expires, ${tellWatchers(name)}`;
+
+/** $9 name. The server would have to read more, and make a name that is hardly ever needed. */
+export const complete = completing("$9");
+
+/** For a statement whose plan is kept: nothing is read again, and the name is made where somebody waits for it. */
+export const completeByKeptPlan = completing(recordNameInSql("latchkey_records"));
 
 /**
  * Ends a lease without an outcome. No row: it did not hold the record any more.

@@ -1,0 +1,242 @@
+import type pg from "pg";
+import postgres from "postgres";
+import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { noProgress } from "../../src/core/phase.ts";
+import type { Lease, Store } from "../../src/core/store.ts";
+import { PlacedLease } from "../../src/stores/placed-lease.ts";
+import { type PostgresStoreOptions, postgresStore } from "../../src/stores/postgres/store.ts";
+import {
+  again,
+  complete,
+  eventually,
+  explained,
+  functionsIn,
+  leaseOf,
+  manyRecords,
+  request,
+  response,
+  spied,
+  useDatabase,
+} from "./postgres-support.ts";
+
+/*
+ * What a lone caller's calls are: plain statements, as soon as it is known that keys are new and that the table is large, and
+ * functions otherwise, which answer whatever there is.
+ */
+
+const large = useDatabase();
+const small = useDatabase();
+
+beforeAll(() => large.query(manyRecords));
+
+/** The answer, as it is read. */
+const read = { ...response, body: Buffer.from("done") };
+
+const insertion = "INSERT";
+const update = "UPDATE";
+const reserveFunction = "latchkey_reserve_one";
+const completeFunction = "latchkey_complete_one";
+
+/** A store that has been asked for new keys only, one by one, and what it sends from then on. */
+async function expectingNew(
+  pool: pg.Pool,
+  keys = 8,
+  options: PostgresStoreOptions = {},
+): Promise<{ store: Store; sent: () => string[] }> {
+  const texts: string[] = [];
+  const store = postgresStore(
+    spied(pool, (text) => void texts.push(text)),
+    options,
+  );
+  for (let key = 0; key < keys; key += 1) await leaseOf(store, request());
+  texts.length = 0;
+  return { store, sent: () => texts.splice(0).map(kindOf) };
+}
+
+/** A plain statement by what it does, and a call by its function. */
+function kindOf(text: string): string {
+  const [verb] = /^\s*(INSERT|UPDATE)/.exec(text) ?? [];
+  return verb?.trim() ?? functionsIn([text])[0] ?? text;
+}
+
+describe("a lone caller whose keys are new", () => {
+  it("sends one plain statement to reserve and one to complete", async () => {
+    const { store, sent } = await expectingNew(large.pool());
+    const first = request({ route: "POST /charges", reconcileAfterMs: 7, onCrash: "retry" });
+    const before = Date.now();
+    const lease = await leaseOf(store, first);
+    const settled = await store.settle(lease, complete);
+    expect(sent()).toEqual([insertion, update]);
+    expect(settled).toEqual({ kind: "settled", expiresAt: expect.any(Number) });
+    const { record } = await store.read(first);
+    expect(record).toMatchObject({
+      state: "completed",
+      fence: 1,
+      fingerprint: first.fingerprint,
+      route: "POST /charges",
+      response: read,
+      progress: noProgress,
+    });
+    const expiresAt = (settled as { expiresAt: number }).expiresAt;
+    expect(record?.expiresAt).toBe(expiresAt);
+    expect(Math.abs(expiresAt - before - complete.retentionMs)).toBeLessThan(5_000);
+  });
+
+  it("leaves the same row as the function does", async () => {
+    const { store, sent } = await expectingNew(large.pool());
+    const { store: other, sent: sentByOther } = await expectingNew(large.pool(), 0);
+    const terms = { route: "POST /charges", leaseMs: 1_234, retentionMs: 5_678, reconcileAfterMs: 9 };
+    const [inserted, called] = [request(terms), request(terms)];
+    const leases = [await leaseOf(store, inserted), await leaseOf(other, called)] as const;
+    expect([...sent(), ...sentByOther()]).toEqual([insertion, reserveFunction]);
+    const rowOf = async ({ key }: { key: string }) => {
+      const [row] = await large.query<{ row: Record<string, unknown> }>(
+        `SELECT to_jsonb(r) - '{key,owner,created_at,lease_until,expires_at,completed_at,kept_until}'::text[] || jsonb_build_object(
+           'lease', lease_until - created_at, 'expiry', expires_at - created_at,
+           'kept', kept_until IS NOT NULL, 'completed', completed_at IS NOT NULL) AS row
+         FROM latchkey_records AS r WHERE key = $1`,
+        [key],
+      );
+      return row?.row;
+    };
+    expect(await rowOf(inserted)).toEqual(await rowOf(called));
+    await store.settle(leases[0], complete);
+    await other.settle(leases[1], complete);
+    expect([...sent(), ...sentByOther()]).toEqual([update, completeFunction]);
+    expect(await rowOf(inserted)).toEqual(await rowOf(called));
+  });
+
+  it("is answered with what is there when a key is known after all, and asks functions for a while", async () => {
+    const { store, sent } = await expectingNew(large.pool());
+    const [underWay, done] = [request(), request()];
+    await leaseOf(store, underWay);
+    await store.settle(await leaseOf(store, done), complete);
+    sent();
+    expect(await store.reserve(again(done))).toMatchObject({ kind: "replay", response: read });
+    expect(sent()).toEqual([insertion, reserveFunction]);
+    expect(await store.reserve(again(underWay))).toMatchObject({ kind: "inFlight" });
+    expect(await store.reserve(again(underWay, { fingerprint: "v1:other" }))).toEqual({ kind: "mismatch" });
+    for (let key = 0; key < 8; key += 1) await leaseOf(store, request());
+    expect(sent()).toEqual(Array.from({ length: 10 }, () => reserveFunction));
+    await leaseOf(store, request());
+    expect(sent()).toEqual([insertion]);
+  });
+
+  it("has one winner with all others who insert the same key at once", async () => {
+    const stores = await Promise.all(
+      Array.from({ length: 8 }, async () => (await expectingNew(large.pool({ max: 1 }))).store),
+    );
+    for (let round = 0; round < 20; round += 1) {
+      const first = request();
+      const answers = await Promise.all(stores.map((store) => store.reserve(again(first))));
+      expect(answers.map(({ kind }) => kind).sort()).toEqual([
+        "execute",
+        ...Array.from({ length: 7 }, () => "inFlight"),
+      ]);
+    }
+  });
+
+  it("fails alone and clearly where a name cannot be stored, and nothing is kept of it", async () => {
+    const { store, sent } = await expectingNew(large.pool());
+    await expect(store.reserve(request({ key: "half of a \0 character" }))).rejects.toThrow(
+      "invalid byte sequence",
+    );
+    await leaseOf(store, request());
+    expect(sent()).toEqual([insertion, insertion]);
+  });
+
+  it("has requests accepted by the function, which knows how", async () => {
+    const { store, sent } = await expectingNew(large.pool());
+    const accepted = request({ mode: "accept" });
+    expect(await store.reserve(accepted)).toEqual({ kind: "pending" });
+    expect(sent()).toEqual([reserveFunction]);
+    expect((await store.read(accepted)).record).toMatchObject({ state: "pending", fence: 0 });
+  });
+});
+
+it("a session's records are the function's, which sees to it that the session lives", async () => {
+  const { store, sent } = await expectingNew(large.pool(), 8, { lock: "advisory" });
+  onTestFinished(() => store.close());
+  const first = request();
+  await leaseOf(store, first);
+  expect(sent()).toEqual([reserveFunction]);
+  const [row] = await large.query("SELECT owner_session FROM latchkey_records WHERE key = $1", [first.key]);
+  expect(row).toEqual({ owner_session: expect.any(Number) });
+});
+
+describe("a lone completion", () => {
+  it("wakes whoever waits for it", async () => {
+    const { store: one, sent } = await expectingNew(large.pool());
+    const store = postgresStore(large.pool(), { listen: true });
+    onTestFinished(() => store.close());
+    const lease = await leaseOf(one, request());
+    let times = 0;
+    await store.watch?.(lease, () => {
+      times += 1;
+    });
+    sent();
+    await one.settle(lease, complete);
+    expect(sent()).toEqual([update]);
+    await eventually(() => times === 1);
+  });
+
+  it("is lost if somebody else has taken over, and settled if it is said twice", async () => {
+    const { store, sent } = await expectingNew(large.pool());
+    const first = request({ leaseMs: 1, onCrash: "retry" });
+    const lease = await leaseOf(store, first);
+    await eventually(async () => (await store.reserve(again(first))).kind === "execute");
+    sent();
+    expect(await store.settle(lease, complete)).toEqual({ kind: "lost" });
+    expect(sent()[0]).toBe(update);
+    const twice = await leaseOf(store, request());
+    const answer = await store.settle(twice, complete);
+    expect(await store.settle(twice, complete)).toEqual(answer);
+  });
+
+  it("is the function's if its row is not known to be far, as on a small table", async () => {
+    const { store, sent } = await expectingNew(small.pool());
+    const lease = await leaseOf(store, request());
+    await store.settle(lease, complete);
+    expect(sent()).toEqual([insertion, completeFunction]);
+    const { store: other, sent: sentByOther } = await expectingNew(large.pool());
+    const copy: Lease = { ...(await leaseOf(other, request())) };
+    expect(PlacedLease.placeOf(copy)).toBeUndefined();
+    await other.settle(copy, complete);
+    expect(sentByOther()).toEqual([insertion, completeFunction]);
+  });
+});
+
+it("where plans are not kept, a lone caller asks functions only", async () => {
+  const texts: string[] = [];
+  const sql = postgres(large.url, { max: 1, debug: (_connection, text) => void texts.push(text) });
+  onTestFinished(() => sql.end());
+  await sql`SELECT 1`;
+  texts.length = 0;
+  const store = postgresStore(sql);
+  for (let key = 0; key < 9; key += 1) await store.settle(await leaseOf(store, request()), complete);
+  expect(new Set(texts.map(kindOf))).toEqual(new Set([reserveFunction, completeFunction]));
+
+  const pool = large.pool({ max: 1 });
+  const { store: refused, sent } = await expectingNew(pool, 9);
+  await pool.query("DEALLOCATE ALL");
+  await refused.settle(await leaseOf(refused, request()), complete);
+  // The first one is refused for its name, and goes out again without it.
+  expect(sent()).toEqual([insertion, insertion, completeFunction]);
+});
+
+it("no plan that is kept goes through the table, from an empty one to a large one", async () => {
+  const { store, plansOf, query, end } = await explained(small.url);
+  onTestFinished(end);
+  await query("TRUNCATE latchkey_records", []);
+  await query("VACUUM ANALYZE latchkey_records", []);
+  const requests = async (count: number) => {
+    for (let key = 0; key < count; key += 1) await store.settle(await leaseOf(store, request()), complete);
+  };
+  // Plans are kept from the sixth time on.
+  await requests(20);
+  await query(manyRecords, []);
+  const plans = await plansOf(() => requests(20));
+  expect(plans).toContain("Update on latchkey_records");
+  expect(plans).toContain("Index Scan using latchkey_records_pkey");
+  expect(plans).not.toMatch(/Seq Scan|Bitmap/);
+});
