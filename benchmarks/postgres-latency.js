@@ -1,7 +1,6 @@
 // How long does an operation take on Postgres when requests arrive by themselves, at a rate that nobody slows down?
 import { answerWhenStarted, ms, percent, times, whole } from "./lib/answer.js";
-import { latchkeyOn, plainPool } from "./lib/contenders.js";
-import { openLoop, warmUp } from "./lib/load.js";
+import { contendersApart } from "./lib/apart.js";
 import { linePlot } from "./lib/plot.js";
 import { withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
@@ -20,27 +19,22 @@ export function run() {
 
 /** @param {string} url */
 async function measure(url) {
-  const contenders = {
-    [pool]: await plainPool(url),
-    [ours]: await latchkeyOn(url),
-  };
+  const contenders = await contendersApart(url, { [pool]: "pool", [ours]: "latchkey" });
   // What is compared comes one after the other.
   const plan = rates.flatMap((rate) =>
     (rate > poolRateMax ? [ours] : [pool, ours]).map((contender) => ({ contender, rate })),
   );
   try {
     // A backlog from the first moments would stay until the end.
-    await warmUp(Object.values(contenders));
+    for (const { warmUp, warmUpAlone } of Object.values(contenders)) {
+      await warmUp();
+      await warmUpAlone();
+    }
     const samples = await interleave(
       Object.fromEntries(
         plan.map(({ contender, rate }) => [
           `${contender}: ${rate}/s`,
-          () =>
-            openLoop({
-              rate,
-              handlerMs,
-              operation: (handler) => contenders[contender].operation(undefined, handler),
-            }),
+          () => contenders[contender].open({ rate, handlerMs }),
         ]),
       ),
       createProgress(turns(plan.length)),

@@ -1,10 +1,8 @@
 // How many answers per second are replayed from Postgres?
 import { randomUUID } from "node:crypto";
 import { answerWhenStarted, ratioBar, whole } from "./lib/answer.js";
+import { contendersApart } from "./lib/apart.js";
 import { closedRows, timesAsFast } from "./lib/closed-rows.js";
-import { latchkeyOn, plainPool, withCache, withoutGroupCommit } from "./lib/contenders.js";
-import { closedLoop, forEachOf } from "./lib/load.js";
-import { nodeIdempotencyStatements } from "./lib/node-idempotency.js";
 import { withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
 import { interleave, turns } from "./lib/rounds.js";
@@ -13,6 +11,8 @@ import { numberOf } from "./lib/settings.js";
 /** So many that callers seldom meet at one key: in one process they would share one question. */
 const keyCount = numberOf("KEYS", 10_000);
 const ours = "Latchkey";
+const oursPlain = "Latchkey, groupCommit: false";
+const cached = "Latchkey, with a cache in the process";
 const pool = "pg pool of 20, one SELECT";
 const callerCounts = [64, 256];
 
@@ -22,33 +22,31 @@ export function run() {
 
 /** @param {string} url */
 async function measure(url) {
-  const contenders = {
-    [pool]: await plainPool(url),
-    [ours]: await latchkeyOn(url),
-    "Latchkey, groupCommit: false": await latchkeyOn(url, withoutGroupCommit),
-    "Latchkey, with a cache in the process": await latchkeyOn(url, withCache.store, withCache.latchkey),
-    "@node-idempotency's statements (stand-in)": await nodeIdempotencyStatements(url, { isLogged: false }),
-  };
+  const contenders = await contendersApart(url, {
+    [pool]: "pool",
+    [ours]: "latchkey",
+    [oursPlain]: "latchkeyPlain",
+    [cached]: "latchkeyCached",
+    "@node-idempotency's statements (stand-in)": "nodeIdempotency",
+  });
   const keys = Array.from({ length: keyCount }, () => randomUUID());
-  const keyAt = () => keys[Math.floor(Math.random() * keys.length)] ?? "";
   try {
-    for (const [name, { operation }] of Object.entries(contenders)) {
+    for (const [name, { fill, see }] of Object.entries(contenders)) {
       // All Latchkeys have one table, which is filled once.
-      if (name.startsWith(`${ours},`)) continue;
-      await forEachOf(keys, (key) => operation(key));
+      if (name !== oursPlain && name !== cached) await fill({ keys });
+      // A cache can only hold what it has seen, and code is compiled that has run.
+      if (name !== oursPlain) await see({ keys });
     }
-    // A cache can only hold what it has seen.
-    for (const { replay } of Object.values(contenders)) await forEachOf(keys, (key) => replay(key));
     const plan = callerCounts.flatMap((callers) =>
       Object.entries(contenders)
         .filter(([contender]) => callers === 64 || contender === ours || contender === pool)
-        .map(([contender, { replay }]) => ({ contender, callers, replay })),
+        .map(([contender, { replays }]) => ({ contender, callers, replays })),
     );
     const samples = await interleave(
       Object.fromEntries(
-        plan.map(({ contender, callers, replay }) => [
+        plan.map(({ contender, callers, replays }) => [
           `${contender}: ${callers}`,
-          () => closedLoop({ callers, operation: () => replay(keyAt()) }),
+          () => replays({ callers, keys }),
         ]),
       ),
       createProgress(turns(plan.length)),

@@ -3,16 +3,9 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { answerWhenStarted, ms, ratioBar, times, whole } from "./lib/answer.js";
+import { contendersApart } from "./lib/apart.js";
 import { timesAsFast } from "./lib/closed-rows.js";
-import {
-  latchkeyOn,
-  pgbenchScript,
-  plainPool,
-  preparePgbench,
-  withoutGroupCommit,
-} from "./lib/contenders.js";
-import { closedLoop, warmUp } from "./lib/load.js";
-import { nodeIdempotencyCore, nodeIdempotencyStatements } from "./lib/node-idempotency.js";
+import { pgbenchScript, preparePgbench } from "./lib/contenders.js";
 import { barPlot } from "./lib/plot.js";
 import { findPgbench, runPgbench, withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
@@ -38,31 +31,28 @@ export function run() {
 
 /** @param {string} url */
 async function measure(url) {
-  const contenders = {
-    [pool]: await plainPool(url),
-    [preparedPool]: await plainPool(url, { isPrepared: true }),
-    [ours]: await latchkeyOn(url),
-    [oursPlain]: await latchkeyOn(url, withoutGroupCommit),
-    [peer]: await nodeIdempotencyStatements(url, { isLogged: false }),
-    [durablePeer]: await nodeIdempotencyStatements(url, { isLogged: true }),
-    [peerWithCore]: await nodeIdempotencyCore(url),
-  };
+  const contenders = await contendersApart(url, {
+    [pool]: "pool",
+    [preparedPool]: "preparedPool",
+    [ours]: "latchkey",
+    [oursPlain]: "latchkeyPlain",
+    [peer]: "nodeIdempotency",
+    [durablePeer]: "nodeIdempotencyLogged",
+    [peerWithCore]: "nodeIdempotencyCore",
+  });
   /** @type {Turn[]} */
   const plan = [1, 8, 64, 256].flatMap((callers) =>
     Object.entries(contenders)
       .filter(([contender]) => callers === 64 || contender === pool || contender === ours)
-      .map(([contender, { operation }]) => ({
-        contender,
-        callers,
-        measure: () => closedLoop({ callers, operation: () => operation() }),
-      })),
+      .map(([contender, { fresh }]) => ({ contender, callers, measure: () => fresh({ callers }) })),
   );
   const pgbench = findPgbench();
   const folder = await mkdtemp(join(tmpdir(), "latchkey-bench-"));
   try {
     if (pgbench !== undefined)
       plan.push(...(await pgbenchTurns(pgbench, url, join(folder, "two-statements.sql"))));
-    await warmUp(Object.values(contenders));
+    for (const { warmUp } of Object.values(contenders)) await warmUp();
+    for (const alone of [pool, ours]) await contenders[alone]?.warmUpAlone();
     const samples = await interleave(
       Object.fromEntries(plan.map((turn) => [`${turn.contender}: ${turn.callers}`, turn.measure])),
       createProgress(turns(plan.length)),

@@ -53,15 +53,39 @@ export async function closedLoop({ callers, operation, seconds = secondsOfTurn, 
  * What is asked is how a process does that has been running for a while: its connections are made, and its code, of which
  * some contenders have more than others, is compiled.
  *
+ * A lone call goes another way than a crowd, and that way would else be compiled while it is measured.
+ *
  * @param {Iterable<{ operation(): Promise<unknown> }>} contenders
+ * @param {{ callers?: readonly number[] }} [options]
  */
-export async function warmUp(contenders) {
+export async function warmUp(contenders, { callers = [1, 64] } = {}) {
   for (const { operation } of contenders) {
-    // A lone call goes another way than a crowd, and that way would else be compiled while it is measured.
-    for (const callers of [1, 64]) {
-      await closedLoop({ callers, operation: () => operation(), seconds: Math.min(1.2, secondsOfTurn) });
+    for (const count of callers) {
+      await closedLoop({
+        callers: count,
+        operation: () => operation(),
+        seconds: Math.min(1.2, secondsOfTurn),
+      });
     }
   }
+}
+
+/**
+ * The way of a lone call takes some ten thousand calls until all of it is compiled, which one caller makes in a quarter of a
+ * minute. So at first there are several contenders, and one caller for each.
+ *
+ * @param {() => Promise<import("./contenders.js").Contender>} open
+ */
+export async function warmUpAlone(open) {
+  /** @type {import("./contenders.js").Contender[]} */
+  const contenders = [];
+  for (let count = 0; count < 4; count += 1) contenders.push(await open());
+  await Promise.all(
+    contenders.map(({ operation }) =>
+      closedLoop({ callers: 1, operation: () => operation(), seconds: Math.min(5, 6 * secondsOfTurn) }),
+    ),
+  );
+  for (const { close } of contenders) await close();
 }
 
 /** More requests than this at once are a queue that only grows: no server of this size has so many under way. */
