@@ -34,8 +34,8 @@ async function measure(url) {
     for (const [name, { fill, see }] of Object.entries(contenders)) {
       // All Latchkeys have one table, which is filled once.
       if (name !== oursPlain && name !== cached) await fill({ keys });
-      // A cache can only hold what it has seen, and code is compiled that has run.
-      if (name !== oursPlain) await see({ keys });
+      // A cache can only hold what it has seen, and code is compiled that has run; one of them would take long to see all.
+      await see({ keys: name === oursPlain ? keys.slice(0, 1_000) : keys });
     }
     const plan = callerCounts.flatMap((callers) =>
       Object.entries(contenders)

@@ -62,7 +62,7 @@ async function contenderApart(kind, url) {
     see: (options) => ask("see", options),
     replays: (options) => ask("replays", options),
     async close() {
-      child.disconnect();
+      if (child.connected) child.disconnect();
       await exit;
     },
   };

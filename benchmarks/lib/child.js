@@ -13,6 +13,7 @@ import { fileURLToPath } from "node:url";
 export async function startChild(name, args) {
   const child = fork(fileURLToPath(new URL(`../processes/${name}`, import.meta.url)), args, {
     env: { ...process.env, NODE_ENV: "production" },
+    serialization: "advanced", // What took for ever is Infinity, which JSON does not know.
   });
   const exit = once(child, "exit");
   const [message] = await Promise.race([

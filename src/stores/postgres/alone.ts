@@ -3,7 +3,7 @@ import { PlacedLease } from "../placed-lease.ts";
 import { type CompleteCall, completionOf } from "./completing.ts";
 import type { Queries } from "./queries.ts";
 import { newRecordOf, newReservation, type ReserveCall } from "./reserving.ts";
-import { completeByKeptPlan, insertUnderWay } from "./statements/records.ts";
+import { completeAtPlace, insertUnderWay } from "./statements/records.ts";
 
 /*
  * The plain statements for a call that is alone. The functions of the migrations do the same and more; to enter them, with the
@@ -35,22 +35,27 @@ export async function insertOne(queries: Queries, call: ReserveCall): Promise<Re
 }
 
 /**
- * Whether a lease may be completed by `completeFar`. A plan that is made while the table is nearly empty goes through all of it,
- * and is kept when it has grown. A row that was so far back says that there is too much for that, whenever the plan is made.
+ * The place of a row that may be completed by `completeFar`. A plan that is made while the table is nearly empty goes through
+ * all of it, and is kept when it has grown. A row so far back says that it is not, whenever the plan is made.
  */
-export function isFar(queries: Queries, { lease }: CompleteCall, pagesMin: number): boolean {
+export function farPlaceOf(queries: Queries, { lease }: CompleteCall, pagesMin: number): string | undefined {
   const place = PlacedLease.placeOf<string>(lease);
-  return place !== undefined && Number.parseInt(place.slice(1), 10) >= pagesMin && queries.keepsPlans();
+  const isFar = place !== undefined && Number.parseInt(place.slice(1), 10) >= pagesMin;
+  return isFar && queries.keepsPlans() ? place : undefined;
 }
 
-/** To read so many pages is thirty times as expensive, by the planner's reckoning, as to look for one row in the index. */
-export const pagesOfLargeTable = 256;
+/** To read so many pages is many times as expensive, by the planner's reckoning, as to read the one that a place is on. */
+export const pagesOfLargeTable = 64;
 
-/** Undefined if the lease does not hold the record any more. */
-export async function completeFar(queries: Queries, call: CompleteCall): Promise<SettleAnswer | undefined> {
+/** Undefined if the row is not there any more, or the lease does not hold it. */
+export async function completeFar(
+  queries: Queries,
+  call: CompleteCall,
+  place: string,
+): Promise<SettleAnswer | undefined> {
   const { lease } = call;
   const { status, head, body, retentionMs } = completionOf(call);
-  const row = await queries.planned<{ expires: number }>(completeByKeptPlan, [
+  const row = await queries.planned<{ expires: number }>(completeAtPlace, [
     lease.scope,
     lease.key,
     lease.fence,
@@ -59,6 +64,7 @@ export async function completeFar(queries: Queries, call: CompleteCall): Promise
     head,
     body,
     retentionMs,
+    place,
   ]);
   return row && { kind: "settled", expiresAt: row.expires };
 }

@@ -1,7 +1,7 @@
 import { encodeProgress } from "../../core/phase.ts";
 import type { Advance, Lease, RenewAnswer, Reservation, SettleAnswer, Settlement } from "../../core/store.ts";
 import { byRecord, Gathering, type Verb } from "../gathering.ts";
-import { completeFar, insertOne, isFar, isInsertable, pagesOfLargeTable } from "./alone.ts";
+import { completeFar, farPlaceOf, insertOne, isInsertable, pagesOfLargeTable } from "./alone.ts";
 import {
   type AdvanceCall,
   advanceBatch,
@@ -138,8 +138,10 @@ function completeVerb(queries: Queries, pagesMin: number): Verb<CompleteCall, Se
   let pause = pauseMin;
   return {
     async alone(call, { isLeft }) {
-      const completeIt = isFar(queries, call, pagesMin) ? completeFar : completeOne;
-      const answer = isLeft ? undefined : await completeIt(queries, call);
+      if (isLeft) return settle(queries, call.lease, call.settlement);
+      const place = farPlaceOf(queries, call, pagesMin);
+      const atPlace = place === undefined ? undefined : await completeFar(queries, call, place);
+      const answer = atPlace ?? (await completeOne(queries, call));
       return answer ?? settle(queries, call.lease, call.settlement);
     },
     async together(calls) {

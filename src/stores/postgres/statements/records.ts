@@ -9,7 +9,6 @@ import {
   now,
   ownedHere,
   record,
-  recordNameInSql,
   tellWatchers,
   unusualOf,
 } from "./sql.ts";
@@ -78,7 +77,7 @@ INSERT INTO latchkey_records (scope, key, fingerprint, on_crash, owner, lease_un
   fence, created_at)
 VALUES ($1, $2, $3, $4, $5, ${fromNow("$6")}, ${fromNow("$7")}, $8, $9, 'in_progress', 1, ${now})
 ON CONFLICT DO NOTHING
-RETURNING ctid AS place, ${milliseconds("created_at")} AS now`;
+RETURNING ctid::text AS place, ${milliseconds("created_at")} AS now`;
 
 /**
  * Gives a record that was found to the request that may execute it or wants it accepted, unless anybody else was
@@ -151,27 +150,30 @@ export const heldByLease = "scope = $1 AND key = $2 AND fence = $3 AND owner = $
  *
  * $1 scope, $2 key, $3 fence, $4 owner, $5 status, $6 head, $7 body, $8 retention
  */
-const completing = (name: string) => `
+const completing = ({ also = "", where = "", told = "" }) => `
 UPDATE latchkey_records SET
   state = 'completed',
   response_status = $5,
   response_head = $6,
   response_body = $7,
   completed_at = ${now},
-  ${keptUntil(fromNow("$8"))},
+  ${keptUntil(fromNow("$8"))},${also}
   owner_session = NULL,
   lease_until = NULL,
   lapses_at = NULL,
   request_head = NULL,
   request_body = NULL
-WHERE ${heldByLease}
-RETURNING ${milliseconds(expiry())} AS expires, ${tellWatchers(name)}`;
+WHERE ${where}${heldByLease}
+RETURNING ${milliseconds(expiry())} AS expires${told}`;
 
-/** $9 name. The server would have to read more, and make a name that is hardly ever needed. */
-export const complete = completing("$9");
+/** $9 name */
+export const complete = completing({ told: `, ${tellWatchers("$9")}` });
 
-/** For a statement whose plan is kept: nothing is read again, and the name is made where somebody waits for it. */
-export const completeByKeptPlan = completing(recordNameInSql("latchkey_records"));
+/** For a row that is still where it was reserved. $9 place */
+export const completeAtPlace = completing({
+  also: "\n  watched = CASE WHEN watched THEN latchkey_tell(scope, key) ELSE false END,",
+  where: "ctid = $9::tid AND ",
+});
 
 /**
  * Ends a lease without an outcome. No row: it did not hold the record any more.
