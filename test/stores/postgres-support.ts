@@ -1,5 +1,6 @@
 import pg from "pg";
 import { afterAll, beforeAll } from "vitest";
+import type { RecordId } from "../../src/core/record.ts";
 import type { StoredResponse } from "../../src/core/response.ts";
 import type { Lease, ReserveRequest, Settlement, Store } from "../../src/core/store.ts";
 import type { Seams } from "../../src/stores/postgres/calls.ts";
@@ -48,6 +49,18 @@ export function useDatabase() {
     await database.drop();
   });
   return files;
+}
+
+/** Whether somebody is to be told of a record's end. */
+export async function isWatched(
+  database: ReturnType<typeof useDatabase>,
+  { scope, key }: RecordId,
+): Promise<boolean | undefined> {
+  const [row] = await database.query<{ watched: boolean }>(
+    "SELECT watched FROM latchkey_records WHERE scope = $1 AND key = $2",
+    [scope, key],
+  );
+  return row?.watched;
 }
 
 /** Whether a statement only tries out whether a pool takes calls the short way. */

@@ -10,6 +10,7 @@ import {
   complete,
   eventually,
   explained,
+  isWatched,
   leaseOf,
   manyRecords,
   request,
@@ -50,14 +51,6 @@ async function awaited(store: Store, id: RecordId) {
   const unwatch = await store.watch?.(id, wake, { isTold: true });
   woken.isRunning = unwatch?.isRunning === true;
   return woken;
-}
-
-async function isWatched({ scope, key }: RecordId): Promise<boolean | undefined> {
-  const [row] = await database.query<{ watched: boolean }>(
-    "SELECT watched FROM latchkey_records WHERE scope = $1 AND key = $2",
-    [scope, key],
-  );
-  return row?.watched;
 }
 
 const inFlight = (isTold: boolean) => ({
@@ -167,7 +160,7 @@ it("in one batch, those who will not wait have nothing told", async () => {
   );
   expect(texts).toHaveLength(1);
   expect(answers).toEqual([inFlight(false), inFlight(true), inFlight(false)]);
-  expect(await Promise.all(held.map(isWatched))).toEqual([false, true, false]);
+  expect(await Promise.all(held.map((lease) => isWatched(database, lease)))).toEqual([false, true, false]);
 });
 
 it("a record for which somebody waits already is read and not written", async () => {
@@ -225,7 +218,7 @@ it("nothing is told where nobody will wait, and nothing is promised where nobody
   for (const other of [deaf, without, one]) {
     expect(await other.reserve(again(first, { waits: true }))).toEqual(inFlight(false));
   }
-  expect(await isWatched(lease)).toBe(false);
+  expect(await isWatched(database, lease)).toBe(false);
   await deaf.close();
 });
 
@@ -237,10 +230,10 @@ it("nothing is told of another request with the same key, nor of what has ended"
   expect(await store.reserve(again(first, { waits: true, fingerprint: "v1:another" }))).toEqual({
     kind: "mismatch",
   });
-  expect(await isWatched(lease)).toBe(false);
+  expect(await isWatched(database, lease)).toBe(false);
   await one.settle(lease, complete);
   expect(await store.reserve(again(first, { waits: true }))).toMatchObject({ kind: "replay" });
-  expect(await isWatched(lease)).toBe(false);
+  expect(await isWatched(database, lease)).toBe(false);
 });
 
 it("a record that somebody is just writing is not waited for, and not promised", async () => {

@@ -35,19 +35,12 @@ export class Queries {
 
   /** A function that answers with a row. */
   call<R extends Row>(text: string, parameters: readonly Parameter[]): Promise<R> {
-    return this.#call<R>(text, parameters).then(theOnly, (error: unknown) => {
-      throw this.#failed(error);
-    });
+    return this.#call<R>(text, parameters).then(theOnly, this.#fail);
   }
 
   /** A statement that answers with a row or with none, and whose plan may be kept. */
   planned<R extends Row>(text: string, parameters: readonly Parameter[]): Promise<R | undefined> {
-    return this.#call<R>(text, parameters).then(
-      ([row]) => row,
-      (error: unknown) => {
-        throw this.#failed(error);
-      },
-    );
+    return this.#call<R>(text, parameters).then(([row]) => row, this.#fail);
   }
 
   /** A function that takes a batch of calls. */
@@ -61,6 +54,10 @@ export class Queries {
       throw this.#failed(error);
     }
   }
+
+  readonly #fail = (error: unknown): never => {
+    throw this.#failed(error);
+  };
 
   #failed(error: unknown): StoreError {
     if (isReadOnly(error)) this.#leaveReadOnly();
