@@ -1,5 +1,6 @@
 import { Readable } from "node:stream";
 import type {
+  FastifyInstance,
   FastifyPluginCallback,
   FastifyReply,
   FastifyRequest,
@@ -9,6 +10,7 @@ import type {
 } from "fastify";
 import { isPromiseLike } from "../core/when-known.ts";
 import { type HttpAnswer, headersByName } from "../http/answer.ts";
+import type { Exchange } from "../http/exchange.ts";
 import { type Arrival, Gate, type RoutePolicy } from "../http/gate.ts";
 import { tapNodeBody } from "../http/node-body-tap.ts";
 import { bufferNodeBody, nodeRequest } from "../http/node-request.ts";
@@ -53,6 +55,7 @@ export function idempotent(
       // after the route's own hooks, which are where callers are authenticated.
       route.preParsing = [...listOf(route.preParsing), bufferBody(gate)];
       route.preHandler = [...listOf(route.preHandler), letIn(gate)];
+      route.handler = tellingItsEnd(route.handler);
     });
     done();
   };
@@ -96,12 +99,33 @@ function letIn(gate: Gate<FastifyRequest>): preHandlerHookHandler {
     const admit = (arrival: Arrival) => {
       if (arrival.kind === "pass") done();
       else if (arrival.kind === "answer") send(reply, arrival.answer);
-      else if (captureNodeResponse(reply.raw, arrival.exchange) !== undefined) arrival.exchange.run(done);
+      else if (captureNodeResponse(reply.raw, arrival.exchange) !== undefined) {
+        (request as Executed)[exchangeOf] = arrival.exchange;
+        arrival.exchange.run(done);
+      }
     };
     const arrival = gate.arrive(nodeRequest(request.raw, request));
     if (isPromiseLike(arrival)) arrival.then(admit, done);
     else admit(arrival);
   };
+}
+
+const exchangeOf = Symbol("latchkey's exchange");
+
+interface Executed extends FastifyRequest {
+  [exchangeOf]?: Exchange;
+}
+
+/** A handler that gives its answer, or a promise of it, and not only hands it to the reply, is over when that is there. */
+function tellingItsEnd(handler: RouteHandlerMethod): RouteHandlerMethod {
+  const telling: RouteHandlerMethod = function (this: FastifyInstance, request, reply) {
+    const exchange = (request as Executed)[exchangeOf];
+    if (exchange === undefined) return handler.call(this, request, reply);
+    const given = exchange.watch(() => handler.call(this, request, reply));
+    if (given !== undefined && !isPromiseLike(given)) exchange.returned();
+    return given;
+  };
+  return Object.defineProperty(telling, "name", { value: handler.name });
 }
 
 function send(reply: FastifyReply, answer: HttpAnswer): FastifyReply {

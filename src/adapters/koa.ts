@@ -27,9 +27,10 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Context>): M
     if (arrival.kind === "answer") return answer(ctx, arrival.answer);
     // Koa answers when all middleware is done; who answers earlier has given up on it.
     let isRunning = true;
-    if (captureNodeResponse(ctx.res, arrival.exchange, () => isRunning) === undefined) return;
+    const { exchange } = arrival;
+    if (captureNodeResponse(ctx.res, exchange, () => isRunning) === undefined) return;
     try {
-      await arrival.exchange.run(next);
+      await exchange.run(() => exchange.watch(next));
     } finally {
       isRunning = false;
     }

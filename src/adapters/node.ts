@@ -37,7 +37,7 @@ export function idempotent(
     const capture = captureNodeResponse(res, exchange);
     if (capture === undefined) return;
     try {
-      await exchange.run(() => handler(req, res));
+      await exchange.run(() => exchange.watch(() => handler(req, res)));
     } catch (error) {
       // With an answer already given, the answer counts. Without one, nobody else would give it.
       if (capture.ended) exchange.failedLate(error);

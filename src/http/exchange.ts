@@ -43,7 +43,10 @@ export class Exchange {
   readonly #rules: ExchangeRules;
   readonly #events: Events;
   #give: Give | undefined;
-  #endsWithAnswer = false;
+  /** The handler's answer is what it returns: when there is one, it has returned. */
+  #returnsAnswer = false;
+  #hasReturned = false;
+  #isAnswered = false;
 
   constructor(options: {
     readonly execution: Execution;
@@ -93,8 +96,32 @@ export class Exchange {
 
   /** The same for a handler that returns its answer: when that has been read, or it has failed, there is no more to come. */
   runReturning<T>(handler: () => T): T {
-    this.#endsWithAnswer = true;
+    this.#returnsAnswer = true;
     return this.run(handler);
+  }
+
+  /**
+   * Calls a handler that answers through an object, and whose end is known all the same if it gives a promise or fails at once.
+   * One that gives anything else may go on for as long as it likes.
+   */
+  watch<T>(handler: () => T): T {
+    const isOver = () => this.returned();
+    let given: T;
+    try {
+      given = handler();
+    } catch (error) {
+      isOver();
+      throw error;
+    }
+    // Of a promise, and not of what can only be waited for: asking a reply of Fastify's makes it wait for its end.
+    if (given instanceof Promise) given.then(isOver, isOver);
+    return given;
+  }
+
+  /** The handler has come to its end, whether or not it has answered. */
+  returned(): void {
+    this.#hasReturned = true;
+    if (this.#isAnswered) operationIsOver(this.#execution);
   }
 
   /**
@@ -107,6 +134,9 @@ export class Exchange {
   }
 
   #giveUp(settled: Settled): void {
+    // A handler that was to return its answer has not done so yet.
+    this.#isAnswered = true;
+    if (this.#hasReturned) operationIsOver(this.#execution);
     if (settled.kind === "stored") {
       this.#give?.(this.#storedAnswer(settled), { isHandlerStuck: false });
       return;
@@ -173,7 +203,7 @@ export class Exchange {
 
   /** The handler threw where nobody else answers for it: its client gets a 500 problem. */
   async fail(error: unknown): Promise<Failure> {
-    this.#handlerIsDone();
+    this.#answered();
     this.failedLate(error);
     const answer = problemAnswer(this.#context, "handler-failed", {
       detail: "The request failed inside the service. Send it again with the same key.",
@@ -195,6 +225,7 @@ export class Exchange {
 
   /** Somebody outside answered with an error while the handler was at work: nobody may begin again because of it. */
   async interrupt(status: number): Promise<Finish> {
+    this.#answered();
     const settled = await this.#execution.interrupt(
       `somebody else answered ${status} while the handler was at work`,
     );
@@ -235,12 +266,13 @@ export class Exchange {
     this.#events.emit({ type: "handler_failed", scope, key, error });
   }
 
-  #handlerIsDone(): void {
-    if (this.#endsWithAnswer) operationIsOver(this.#execution);
+  #answered(): void {
+    this.#isAnswered = true;
+    if (this.#returnsAnswer || this.#hasReturned) operationIsOver(this.#execution);
   }
 
   #settled(response: StoredResponse): Finish | Promise<Finish> {
-    this.#handlerIsDone();
+    this.#answered();
     const settling = this.#execution.settle({ kind: "answered", response });
     // Nobody is told any more. Kept here, it would keep the whole request alive for as long as the garbage collector
     // takes this, or the execution, for something that lasts; that was measured to cost a tenth of a request.

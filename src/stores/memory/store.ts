@@ -62,6 +62,7 @@ import {
 import { BustListeners } from "../bust-listeners.ts";
 import { comesAfter, cursorAt, isAskedFor, latestFirst } from "../listing.ts";
 import { Watchers } from "../watchers.ts";
+import { Entries, type Entry } from "./entries.ts";
 import { MemoryNotes } from "./notes.ts";
 
 export interface MemoryStoreOptions {
@@ -87,7 +88,7 @@ class MemoryStore implements Store {
     responseBytesMax: Number.MAX_SAFE_INTEGER,
     listing: "latest-first",
   };
-  readonly #entries = new Map<string, Entry>();
+  readonly #entries = new Entries();
   #audit: AuditEntry[] = [];
   #audited = 0;
   readonly #watchers = new Watchers();
@@ -122,8 +123,7 @@ class MemoryStore implements Store {
 
   #reserve(request: ReserveRequest): Reservation {
     const now = this.#clock();
-    const id = recordIdText(request);
-    const entry = this.#entries.get(id);
+    const entry = this.#entries.get(request);
     const record = entry?.record;
     const decision = decide(record, request, now);
     if (isAnswer(decision)) return answerOf(decision);
@@ -134,11 +134,10 @@ class MemoryStore implements Store {
         const isNewUse = after === "expired";
         const next = reserved(record, request, { fence, isNewUse }, now);
         if (after === "failed_retryable" || after === "crash") this.#auditAgain(record, next, owner);
-        this.#put(
-          next,
-          { lastOwner: owner, request: isNewUse ? request.request : keptRequest(entry, request) },
-          id,
-        );
+        this.#put(next, {
+          lastOwner: owner,
+          request: isNewUse ? request.request : keptRequest(entry, request),
+        });
         return { kind: "execute", after, progress, createdAt, lease: { scope, key, fence, owner } };
       }
       case "accept": {
@@ -159,8 +158,7 @@ class MemoryStore implements Store {
   }
 
   #settle(lease: Lease, settlement: Settlement): SettleAnswer {
-    const id = recordIdText(lease);
-    const entry = this.#entries.get(id);
+    const entry = this.#entries.get(lease);
     if (entry === undefined || entry.record.fence !== lease.fence || entry.lastOwner !== lease.owner) {
       return { kind: "lost" };
     }
@@ -202,7 +200,7 @@ class MemoryStore implements Store {
     const counts = { unknown: 0, retryable: 0, unclaimed: 0 };
     const by = auditActors.sweeper;
     let left = options.limit;
-    for (const { record, request } of this.#entries.values()) {
+    for (const { record, request } of this.#entries) {
       if (left === 0) break;
       if (record.state === "in_progress" && record.leaseUntil <= now) {
         const next = crashed(record, now, { isRequestKept: request !== undefined });
@@ -224,7 +222,7 @@ class MemoryStore implements Store {
     const now = this.#clock();
     const claimed: Resumable[] = [];
     let givenUp = 0;
-    for (const { record, request, lastOwner } of this.#entries.values()) {
+    for (const { record, request, lastOwner } of this.#entries) {
       if (claimed.length + givenUp >= options.limit) break;
       if (record.state !== "pending" && record.state !== "failed_retryable") continue;
       if (request === undefined || record.resumeAfter === undefined || record.resumeAfter > now) continue;
@@ -252,7 +250,7 @@ class MemoryStore implements Store {
   async claimUnknown(options: Omit<ClaimOptions, "attemptsMax">): Promise<readonly UnknownRecord[]> {
     const now = this.#clock();
     const claimed: UnknownRecord[] = [];
-    for (const { record, ...rest } of this.#entries.values()) {
+    for (const { record, ...rest } of this.#entries) {
       if (claimed.length >= options.limit) break;
       if (record.state !== "unknown" || record.escalatedAt !== undefined || record.reconcileAfter > now)
         continue;
@@ -269,7 +267,7 @@ class MemoryStore implements Store {
   }
 
   async resolve(id: RecordId, fence: number, resolution: Resolution, by: string): Promise<ResolveAnswer> {
-    const entry = this.#entries.get(recordIdText(id));
+    const entry = this.#entries.get(id);
     const record = entry?.record;
     if (record?.state !== "unknown" || record.fence !== fence) {
       return { kind: "not-unknown", state: record?.state ?? "absent" };
@@ -303,7 +301,7 @@ class MemoryStore implements Store {
 
   async list(query: ListQuery): Promise<RecordPage> {
     const { limit, after } = query;
-    const matching = [...this.#entries.values()]
+    const matching = [...this.#entries]
       .map(({ record }) => listed(record))
       .filter((record) => isAskedFor(record, query))
       .sort(latestFirst);
@@ -332,11 +330,11 @@ class MemoryStore implements Store {
     const now = this.#clock();
     let deleted = 0;
     let marked = 0;
-    for (const { record } of this.#entries.values()) {
+    for (const { record } of this.#entries) {
       if (deleted + marked >= options.limit) break;
       if (!isSettled(record) || record.expiresAt > now) continue;
       if (options.expiry === "delete") {
-        this.#entries.delete(recordIdText(record));
+        this.#entries.delete(record);
         deleted += 1;
       } else if (record.state !== "expired") {
         this.#put(expired(record), {});
@@ -347,9 +345,9 @@ class MemoryStore implements Store {
   }
 
   async forgetTenant({ tenantScope, limit }: ForgetOptions): Promise<ForgetCounts> {
-    const own = [...this.#entries.values()].filter(({ record }) => isOf(tenantScope, record));
+    const own = [...this.#entries].filter(({ record }) => isOf(tenantScope, record));
     const forgotten = own.filter(({ record }) => isSettled(record)).slice(0, limit);
-    for (const { record } of forgotten) this.#entries.delete(recordIdText(record));
+    for (const { record } of forgotten) this.#entries.delete(record);
     const auditLimit = limit - forgotten.length;
     const entries = new Set(this.#audit.filter((entry) => isOf(tenantScope, entry)).slice(0, auditLimit));
     this.#audit = this.#audit.filter((entry) => !entries.has(entry));
@@ -364,7 +362,7 @@ class MemoryStore implements Store {
   async unknownCounts(): Promise<UnknownCounts> {
     const counts = { waiting: 0, escalated: 0, oldestMs: 0 };
     const now = this.#clock();
-    for (const { record } of this.#entries.values()) {
+    for (const { record } of this.#entries) {
       if (record.state !== "unknown") continue;
       counts[record.escalatedAt === undefined ? "waiting" : "escalated"] += 1;
       counts.oldestMs = Math.max(counts.oldestMs, now - record.createdAt);
@@ -379,12 +377,12 @@ class MemoryStore implements Store {
   async close(): Promise<void> {}
 
   #get(id: RecordId): IdempotencyRecord | undefined {
-    return this.#entries.get(recordIdText(id))?.record;
+    return this.#entries.get(id)?.record;
   }
 
   /** Changes a record while its lease is held. */
   #change(lease: Lease, change: Partial<Advance & { readonly leaseUntil: number }>): RenewAnswer {
-    const entry = this.#entries.get(recordIdText(lease));
+    const entry = this.#entries.get(lease);
     const record = entry?.record;
     if (record?.state !== "in_progress" || record.fence !== lease.fence || record.owner !== lease.owner)
       return "lost";
@@ -396,7 +394,7 @@ class MemoryStore implements Store {
   #move(from: IdempotencyRecord, to: IdempotencyRecord, why: Why): void {
     this.#write(from, to, why);
     const isOver = to.state === "completed" || to.state === "expired";
-    this.#put(to, { request: isOver ? undefined : this.#entries.get(recordIdText(to))?.request });
+    this.#put(to, { request: isOver ? undefined : this.#entries.get(to)?.request });
   }
 
   #auditAgain(from: IdempotencyRecord | undefined, to: IdempotencyRecord, by: string): void {
@@ -412,27 +410,14 @@ class MemoryStore implements Store {
     if (this.#audit.length > auditEntriesMax) this.#audit.shift();
   }
 
-  #put(
-    record: IdempotencyRecord,
-    rest: Partial<Omit<Entry, "record">>,
-    id: string = recordIdText(record),
-  ): void {
-    const { lastOwner, request } = rest;
-    this.#entries.set(id, { record, lastOwner, request });
+  #put(record: IdempotencyRecord, { lastOwner, request }: Partial<Omit<Entry, "record">>): void {
+    this.#entries.set(record, { record, lastOwner, request });
     this.#watchers.wake(record);
   }
 }
 
 /** A process that keeps its records in memory must not fill it with what happened long ago. */
 const auditEntriesMax = 10_000;
-
-interface Entry {
-  record: IdempotencyRecord;
-  /** Who holds or held the latest lease. Left out where somebody else has moved the record on. */
-  readonly lastOwner: string | undefined;
-  /** Kept until the outcome is known. */
-  request: StoredRequest | undefined;
-}
 
 type Why = Pick<AuditEntry, "by" | "reason">;
 
