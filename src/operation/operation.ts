@@ -55,8 +55,8 @@ const storage = new AsyncLocalStorage<ExecutionOperation>();
 let running = 0;
 
 /**
- * The operation of the request that is being handled, anywhere below the handler. Where a handler returns its answer
- * (`latchkey.run`, Hono, `fetch`), that is until the answer has been read.
+ * The operation of the request that is being handled, anywhere below the handler. Where it is known when that is over (it returns
+ * its answer, or a promise), that is until then, and until the answer is complete.
  *
  * @example
  * ```ts

@@ -92,7 +92,8 @@ describe("currentOperation", () => {
     const isWatched = Number(process.versions.node.split(".")[0]) < 24;
     expect(told).toEqual({
       before: false,
-      during: [isWatched, isWatched],
+      during: { run: isWatched, hono: isWatched, fastify: isWatched, koa: isWatched, node: isWatched },
+      afterEach: { hono: false, fastify: false, koa: false, node: false },
       after: false,
       afterAll: false,
       wrong: [],

@@ -1,8 +1,9 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { expect } from "vitest";
-import { currentOperation } from "../../../src/index.ts";
+import { currentOperation, NoOperationError } from "../../../src/index.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/store.ts";
 import { manualClock } from "../../../src/testing/index.ts";
 import { completer, dispatchTo } from "../../../src/workers/workers.ts";
@@ -25,6 +26,53 @@ function workerOf(site: Site, headers: Readonly<Record<string, string>> = {}) {
 }
 
 export const operationCases: readonly Case[] = [
+  {
+    name: "what is left of a handler that is over has no operation any more",
+    except: { express: "nobody can tell when its handlers are over" },
+    async run(trial) {
+      const goOn = deferred();
+      let left: Promise<string> | undefined;
+      const site = await trial.start({
+        handler: async () => {
+          const { key } = currentOperation();
+          left = goOn.then(() => currentOperation().key);
+          await sleep(1);
+          return json(201, { isItself: currentOperation().key === key });
+        },
+      });
+      const first = await site.send();
+      expect([first.status, first.text]).toEqual([201, '{"isItself":true}']);
+      goOn.resolve();
+      await expect(left).rejects.toThrow(NoOperationError);
+      expectReplay(first, await site.send());
+    },
+  },
+  {
+    name: "a handler that goes on after its time is up finds its operation, and what is left of it does not",
+    except: { express: "nobody can tell when its handlers are over" },
+    async run(trial) {
+      const [goOn, isOver, goOnOnceMore] = [deferred(), deferred(), deferred()];
+      let aborted: boolean | undefined;
+      let left: Promise<string> | undefined;
+      const site = await trial.start({
+        policy: { executionTimeoutMs: 20 },
+        handler: async () => {
+          left = goOnOnceMore.then(() => currentOperation().key);
+          await goOn;
+          aborted = currentOperation().signal.aborted;
+          isOver.resolve();
+          return json(201, {});
+        },
+      });
+      expect((await site.send()).status).toBe(504);
+      goOn.resolve();
+      await isOver;
+      expect(aborted).toBe(true);
+      await nextTurn();
+      goOnOnceMore.resolve();
+      await expect(left).rejects.toThrow(NoOperationError);
+    },
+  },
   {
     name: "a handler that failed half-way goes on where it stopped",
     async run(trial) {
