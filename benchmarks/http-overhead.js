@@ -3,9 +3,11 @@ import { answerWhenStarted, percent, shareBar, whole } from "./lib/answer.js";
 import { httpContender } from "./lib/http.js";
 import { barPlot } from "./lib/plot.js";
 import { createProgress } from "./lib/progress.js";
-import { interleave, medianOf, medianRatio, turns } from "./lib/rounds.js";
+import { interleave, medianOf, medianRatio } from "./lib/rounds.js";
+import { rounds } from "./lib/settings.js";
 
 /** @typedef {import("./lib/http.js").Framework} Framework */
+/** @typedef {import("./lib/http.js").HttpSample} HttpSample */
 /** @typedef {import("./lib/http.js").Protection} Protection */
 
 const connections = 64;
@@ -29,20 +31,48 @@ const names = {
   "express-idempotency": "express-idempotency",
 };
 
+// Servers that are started alike stay a tenth apart for as long as they run, so those that are asked about are started anew.
+const generations = 2;
+const roundsOfServers = Math.max(1, rounds - 1);
+
 export async function run() {
-  const plan = frameworks.flatMap((framework) => [
+  const plans = frameworks.flatMap((framework) => generationsOf(framework));
+  const progress = createProgress(roundsOfServers * plans.flat().length);
+  /** @type {Record<string, HttpSample[]>} */
+  const samples = {};
+  for (const plan of plans) {
+    for (const [name, own] of Object.entries(await measured(plan, progress))) {
+      samples[name] = [...(samples[name] ?? []), ...own];
+    }
+  }
+  return report(samples);
+}
+
+/**
+ * One framework after the other, since each is compared with nothing but itself. The peers come in the first generation only.
+ *
+ * @param {Framework} framework
+ */
+function generationsOf(framework) {
+  return Array.from({ length: generations }, (_, generation) => [
     turn(framework, "bare", "fresh"),
-    ...protections[framework].flatMap((protection) => [
-      turn(framework, protection, "fresh"),
-      turn(framework, protection, "replay"),
-    ]),
+    ...protections[framework]
+      .filter((protection) => generation === 0 || protection === "latchkey")
+      .flatMap((protection) => [turn(framework, protection, "fresh"), turn(framework, protection, "replay")]),
   ]);
+}
+
+/**
+ * @param {readonly ReturnType<typeof turn>[]} plan
+ * @param {ReturnType<typeof createProgress>} progress
+ */
+async function measured(plan, progress) {
   try {
-    const samples = await interleave(
+    return await interleave(
       Object.fromEntries(plan.map(({ name, contender }) => [name, contender.measure])),
-      createProgress(turns(plan.length)),
+      progress,
+      { rounds: roundsOfServers },
     );
-    return report(samples);
   } finally {
     for (const { contender } of plan) await contender.stop();
   }
@@ -70,7 +100,7 @@ function nameOf(framework, protection, keys) {
 }
 
 /**
- * @param {Record<string, import("./lib/http.js").HttpSample[]>} samples
+ * @param {Record<string, HttpSample[]>} samples
  * @returns {import("./lib/answer.js").Answer}
  */
 function report(samples) {
@@ -138,6 +168,9 @@ function report(samples) {
       },
     ],
     bars,
+    notes: [
+      `Shares of bare are medians of ${generations * roundsOfServers} comparisons (of ${roundsOfServers} with the peers), each of two turns of one round; the servers were started ${generations} times.`,
+    ],
     plots: [
       {
         file: "http-overhead.svg",

@@ -21,7 +21,7 @@ const settleSeconds = 0.2;
 const body = JSON.stringify(order);
 
 /**
- * An application in a process of its own, which is started for the first round and kept for all of them: what is asked is
+ * An application in a process of its own, which is started for the first round and kept until it is stopped: what is asked is
  * what a server costs that has been running for a while.
  *
  * @param {object} options
