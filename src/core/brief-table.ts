@@ -16,15 +16,13 @@ export interface BriefEntry<Entry> extends RecordId {
 export class BriefTable<Entry extends BriefEntry<Entry>> {
   #buckets: (Entry | undefined)[] = emptyBuckets(bucketsMin);
   #size = 0;
-  /** Mostly the next request has the same scope. */
-  #lastScope = { scope: "", hash: hashOf("", seed) };
 
   get size(): number {
     return this.#size;
   }
 
   get(id: RecordId): Entry | undefined {
-    const hash = this.#hash(id);
+    const hash = hashOfName(id);
     for (let each = this.#buckets[this.#place(hash)]; each !== undefined; each = each.nextInBucket) {
       if (each.hash === hash && each.key === id.key && each.scope === id.scope) return each;
     }
@@ -34,7 +32,7 @@ export class BriefTable<Entry extends BriefEntry<Entry>> {
   /** Whoever adds one has seen that there is none of its name. */
   add(entry: Entry): void {
     if (this.#size >= this.#buckets.length) this.#grow();
-    entry.hash = this.#hash(entry);
+    entry.hash = hashOfName(entry);
     this.#put(entry);
     this.#size += 1;
   }
@@ -76,11 +74,6 @@ export class BriefTable<Entry extends BriefEntry<Entry>> {
       }
     }
   }
-
-  #hash({ scope, key }: RecordId): number {
-    if (this.#lastScope.scope !== scope) this.#lastScope = { scope, hash: hashOf(scope, seed) };
-    return hashOf(key, this.#lastScope.hash);
-  }
 }
 
 /** More than most processes ever have under way. */
@@ -92,6 +85,24 @@ function emptyBuckets(count: number): undefined[] {
 
 /** Another one in each process, so that keys which all fall into one bucket are not found by trying them out at home. */
 const seed = Math.floor(Math.random() * 2 ** 32) | 0;
+
+/** Mostly the next request has the same scope. */
+let lastScope = "";
+let hashOfLastScope = hashOf(lastScope, seed);
+
+/** Each request is looked for and then added, in one table after the other. */
+let lastKey = "";
+let hashOfLastName = hashOf(lastKey, hashOfLastScope);
+
+function hashOfName({ scope, key }: RecordId): number {
+  if (lastScope !== scope) {
+    lastScope = scope;
+    hashOfLastScope = hashOf(scope, seed);
+  } else if (lastKey === key) return hashOfLastName;
+  lastKey = key;
+  hashOfLastName = hashOf(key, hashOfLastScope);
+  return hashOfLastName;
+}
 
 /** One-at-a-time, by Bob Jenkins: what the engine of JavaScript itself takes for the names in a `Map`. */
 function hashOf(text: string, from: number): number {

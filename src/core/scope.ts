@@ -22,7 +22,7 @@ export function scopeOf(input: {
   method: string;
   path: string;
 }): string {
-  const tenant = escapedName(input.tenant, tenantLengthMax);
+  const tenant = tenantName(input.tenant);
   switch (input.policy) {
     case "tenant":
       return tenant;
@@ -60,6 +60,14 @@ const scopeLengthMax = 512;
 
 // The longest registered method, UPDATEREDIRECTREF, has 17 characters.
 const methodLengthMax = 32;
+
+/** The requests of one tenant mostly come together. */
+let lastTenant = { tenant: "", name: "" };
+
+function tenantName(tenant: string): string {
+  if (lastTenant.tenant !== tenant) lastTenant = { tenant, name: escapedName(tenant, tenantLengthMax) };
+  return lastTenant.name;
+}
 
 function escapedName(text: string, lengthMax: number): string {
   const escaped = escapeText(text);

@@ -72,7 +72,6 @@ export class Gate<Native> {
   readonly #methods: ReadonlySet<string>;
   readonly #keepsRequest: boolean;
   readonly #latenessOf: ReturnType<typeof latenessOf>;
-  #lastScope = { tenant: "", scope: "" };
 
   constructor(latchkey: Latchkey, route: RoutePolicy<Native> = {}) {
     const { tenant, binding, fingerprint, reconcile, ...overrides } = route;
@@ -167,7 +166,7 @@ export class Gate<Native> {
 
     const { limits } = this.#latchkey.engine;
     if (!limits?.areLookUpsLimited) return this.#bind(request, tenant, sent);
-    const tenantScope = tenantScopeOf(this.#scope(tenant, request.method, request.path));
+    const tenantScope = tenantScopeOf(this.#scopeOf(tenant, request));
     return whenKnown(limits.lookUp({ tenant, tenantScope, isClaim: sent.isClaim }), (refusal) =>
       refusal === undefined ? this.#bind(request, tenant, sent) : this.#limited(sent.key, refusal),
     );
@@ -219,8 +218,7 @@ export class Gate<Native> {
       return this.#refuse(key, "body-ambiguous", { detail: ambiguousDetails[fingerprint.reason] });
     }
 
-    const { method, path } = request;
-    const scope = this.#scope(tenant, method, path);
+    const scope = this.#scopeOf(tenant, request);
     const arrival: EngineArrival = {
       scope,
       key,
@@ -345,13 +343,8 @@ export class Gate<Native> {
     });
   }
 
-  /** The requests of one tenant mostly come together, and where the path does not matter they have one scope. */
-  #scope(tenant: string, method: string, path: string): string {
-    if (this.policy.scope !== "tenant") return scopeOf({ tenant, policy: this.policy.scope, method, path });
-    if (this.#lastScope.tenant !== tenant) {
-      this.#lastScope = { tenant, scope: scopeOf({ tenant, policy: "tenant", method, path }) };
-    }
-    return this.#lastScope.scope;
+  #scopeOf(tenant: string, { method, path }: HttpRequest): string {
+    return scopeOf({ tenant, policy: this.policy.scope, method, path });
   }
 
   /** What a worker needs to execute the request again. */
