@@ -101,7 +101,7 @@ function letIn(gate: Gate<FastifyRequest>): preHandlerHookHandler {
       else if (arrival.kind === "answer") send(reply, arrival.answer);
       else if (captureNodeResponse(reply.raw, arrival.exchange) !== undefined) {
         (request as Executed)[exchangeOf] = arrival.exchange;
-        arrival.exchange.run(done);
+        arrival.exchange.runWatched(done, { answersBy: "framework" });
       }
     };
     const arrival = gate.arrive(nodeRequest(request.raw, request));
@@ -116,16 +116,25 @@ interface Executed extends FastifyRequest {
   [exchangeOf]?: Exchange;
 }
 
-/** A handler that gives its answer, or a promise of it, and not only hands it to the reply, is over when that is there. */
+/**
+ * A handler that gives its answer, or a promise, and does not only hand it to the reply, is over when that is there. Other
+ * plugins may wrap it, look at it, or call it in their own way.
+ */
 function tellingItsEnd(handler: RouteHandlerMethod): RouteHandlerMethod {
-  const telling: RouteHandlerMethod = function (this: FastifyInstance, request, reply) {
-    const exchange = (request as Executed)[exchangeOf];
-    if (exchange === undefined) return handler.call(this, request, reply);
-    const given = exchange.watch(() => handler.call(this, request, reply));
+  // Fastify says what is wrong with it.
+  if (typeof handler !== "function") return handler;
+  const telling = function (this: FastifyInstance, ...args: Parameters<RouteHandlerMethod>) {
+    const exchange = (args[0] as Executed)[exchangeOf];
+    if (exchange === undefined) return handler.apply(this, args);
+    const given = exchange.watch(() => handler.apply(this, args));
     if (given !== undefined && !isPromiseLike(given)) exchange.returned();
     return given;
   };
-  return Object.defineProperty(telling, "name", { value: handler.name });
+  const { name, length } = handler;
+  return Object.defineProperties(Object.assign(telling, handler), {
+    name: { value: name },
+    length: { value: length },
+  });
 }
 
 function send(reply: FastifyReply, answer: HttpAnswer): FastifyReply {

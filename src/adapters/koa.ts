@@ -30,7 +30,7 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Context>): M
     const { exchange } = arrival;
     if (captureNodeResponse(ctx.res, exchange, () => isRunning) === undefined) return;
     try {
-      await exchange.run(() => exchange.watch(next));
+      await exchange.runWatched(() => exchange.watch(next), { answersBy: "framework" });
     } finally {
       isRunning = false;
     }

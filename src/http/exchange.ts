@@ -3,7 +3,7 @@ import type { CapturedResponse, HeaderPair, StoredResponse } from "../core/respo
 import { allowedOf, areSameHeaders, copiedHeaders } from "../core/response.ts";
 import { isPromiseLike } from "../core/when-known.ts";
 import type { Events } from "../engine/events.ts";
-import type { Execution, Settled } from "../engine/execution.ts";
+import type { Execution, Outcome, Settled } from "../engine/execution.ts";
 import { isOperationOf, operationIsOver, runOperation } from "../operation/operation.ts";
 import {
   type AnswerContext,
@@ -45,8 +45,14 @@ export class Exchange {
   #give: Give | undefined;
   /** The handler's answer is what it returns: when there is one, it has returned. */
   #returnsAnswer = false;
-  #hasReturned = false;
-  #isAnswered = false;
+  /** Every call of the handler is told of; so many have not come to their end. */
+  #isWatched = false;
+  #calls = 0;
+  /** What it answers is what a framework makes of what it comes back with. */
+  #isAnsweredFor = false;
+  /** The handler has answered through an object, and nothing more becomes of that. */
+  #hasEnded = false;
+  #isClosed = false;
 
   constructor(options: {
     readonly execution: Execution;
@@ -101,27 +107,64 @@ export class Exchange {
   }
 
   /**
-   * Calls a handler that answers through an object, and whose end is known all the same if it gives a promise or fails at once.
-   * One that gives anything else may go on for as long as it likes.
+   * The same for a handler that answers through an object and is called by {@link watch}, if it is called at all. `answersBy`: a
+   * framework makes nothing of what it comes back with too late; one that answers itself may still be about to.
+   */
+  runWatched<T>(handler: () => T, { answersBy }: { readonly answersBy: "itself" | "framework" }): T {
+    this.#isWatched = true;
+    this.#isAnsweredFor = answersBy === "framework";
+    return this.run(handler);
+  }
+
+  /**
+   * Calls a handler whose end is known if it gives a promise, or fails at once. One that gives anything else may go on for as
+   * long as it likes. The promise is another one: whoever leaves it alone must hear of its failure.
    */
   watch<T>(handler: () => T): T {
-    const isOver = () => this.returned();
+    this.#calls += 1;
     let given: T;
     try {
       given = handler();
     } catch (error) {
-      isOver();
+      this.returned();
       throw error;
     }
     // Of a promise, and not of what can only be waited for: asking a reply of Fastify's makes it wait for its end.
-    if (given instanceof Promise) given.then(isOver, isOver);
-    return given;
+    if (!(given instanceof Promise)) return given;
+    return given.then(
+      (value) => {
+        this.returned();
+        return value;
+      },
+      (error) => {
+        this.returned();
+        throw error;
+      },
+    ) as T;
   }
 
-  /** The handler has come to its end, whether or not it has answered. */
+  /** A call that is watched has come to its end, whether or not it has answered. */
   returned(): void {
-    this.#hasReturned = true;
-    if (this.#isAnswered) operationIsOver(this.#execution);
+    this.#calls -= 1;
+    if (this.#isAnsweredFor && this.#isClosed) this.#hasEnded = true;
+    this.#endIfOver();
+  }
+
+  /** The handler has said that its answer is complete, whether or not anybody was still waiting for it. */
+  ended(): void {
+    this.#hasEnded = true;
+    this.#endIfOver();
+  }
+
+  /** The client has its answer, and all who listen for that have been told. */
+  closed(): void {
+    this.#isClosed = true;
+    this.#endIfOver();
+  }
+
+  #endIfOver(): void {
+    if (this.#isWatched && this.#calls === 0 && this.#hasEnded && this.#isClosed)
+      operationIsOver(this.#execution);
   }
 
   /**
@@ -134,9 +177,6 @@ export class Exchange {
   }
 
   #giveUp(settled: Settled): void {
-    // A handler that was to return its answer has not done so yet.
-    this.#isAnswered = true;
-    if (this.#hasReturned) operationIsOver(this.#execution);
     if (settled.kind === "stored") {
       this.#give?.(this.#storedAnswer(settled), { isHandlerStuck: false });
       return;
@@ -203,13 +243,13 @@ export class Exchange {
 
   /** The handler threw where nobody else answers for it: its client gets a 500 problem. */
   async fail(error: unknown): Promise<Failure> {
-    this.#answered();
+    this.ended();
     this.failedLate(error);
     const answer = problemAnswer(this.#context, "handler-failed", {
       detail: "The request failed inside the service. Send it again with the same key.",
     });
     const response: StoredResponse = { kind: "full", ...answer };
-    const settled = await this.#execution.settle({ kind: "threw", error, response });
+    const settled = await this.#settle({ kind: "threw", error, response });
     const finish = this.#finishFor(settled, response);
     if (finish.kind === "replace") return { answer: finish.answer, binding: true };
     return {
@@ -225,7 +265,6 @@ export class Exchange {
 
   /** Somebody outside answered with an error while the handler was at work: nobody may begin again because of it. */
   async interrupt(status: number): Promise<Finish> {
-    this.#answered();
     const settled = await this.#execution.interrupt(
       `somebody else answered ${status} while the handler was at work`,
     );
@@ -266,14 +305,17 @@ export class Exchange {
     this.#events.emit({ type: "handler_failed", scope, key, error });
   }
 
-  #answered(): void {
-    this.#isAnswered = true;
-    if (this.#returnsAnswer || this.#hasReturned) operationIsOver(this.#execution);
+  #settle(outcome: Outcome): Settled | Promise<Settled> {
+    try {
+      return this.#execution.settle(outcome);
+    } finally {
+      // Not earlier: what the policy makes of an outcome may ask whose it is.
+      if (this.#returnsAnswer) operationIsOver(this.#execution);
+    }
   }
 
   #settled(response: StoredResponse): Finish | Promise<Finish> {
-    this.#answered();
-    const settling = this.#execution.settle({ kind: "answered", response });
+    const settling = this.#settle({ kind: "answered", response });
     // Nobody is told any more. Kept here, it would keep the whole request alive for as long as the garbage collector
     // takes this, or the execution, for something that lasts; that was measured to cost a tenth of a request.
     this.#give = undefined;

@@ -147,6 +147,7 @@ export class NodeCapture implements Holder {
     }
     const callback = callbackIn(args);
     if (this.#state !== "open") {
+      this.#exchange.ended();
       ignored(callback, "end");
       return;
     }
@@ -200,6 +201,7 @@ export class NodeCapture implements Holder {
     const status = this.#statusCode;
     // A middleware that limits the time, for instance. That it gave up says nothing about what the handler has done.
     if (freesTheKey(status) && this.#isOutsider()) return this.#exchange.interrupt(status);
+    this.#exchange.ended();
     if (this.#bytes > this.#exchange.responseBytesMax) {
       return this.#exchange.finishOmitted(status, this.#bytes);
     }
@@ -326,7 +328,9 @@ export class NodeCapture implements Holder {
       return false;
     }
     if (event === "socket") this.#shieldSocket();
-    return this.#below.emit.call(res, event, ...args);
+    const isHeard = this.#below.emit.call(res, event, ...args);
+    if (event === "close") this.#exchange.closed();
+    return isHeard;
   }
 
   /** While the answer is not complete, a client that went away must not stop what the handler is piping into it. */

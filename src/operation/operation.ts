@@ -56,7 +56,7 @@ let running = 0;
 
 /**
  * The operation of the request that is being handled, anywhere below the handler. Where it is known when that is over (it returns
- * its answer, or a promise), that is until then, and until the answer is complete.
+ * its answer, or a promise), that is until then, and until the answer is complete and all who listen for that were told.
  *
  * @example
  * ```ts

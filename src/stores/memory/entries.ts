@@ -32,7 +32,16 @@ export class Entries {
     if (keys?.size === 0) this.#scopes.delete(scope);
   }
 
+  /** Scope by scope. Whoever stops half-way through one is shown the others first the next time: none comes too short. */
   *[Symbol.iterator](): Iterator<Entry> {
-    for (const keys of this.#scopes.values()) yield* keys.values();
+    for (const [scope, keys] of this.#scopes) {
+      let isThrough = false;
+      try {
+        yield* keys.values();
+        isThrough = true;
+      } finally {
+        if (!isThrough && this.#scopes.delete(scope)) this.#scopes.set(scope, keys);
+      }
+    }
   }
 }

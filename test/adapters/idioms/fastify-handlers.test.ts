@@ -1,34 +1,58 @@
+import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import createFastify, { type FastifyInstance, type RouteHandlerMethod } from "fastify";
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { idempotent } from "../../../src/adapters/fastify.ts";
-import { createLatchkey, currentOperation, NoOperationError } from "../../../src/index.ts";
+import { createLatchkey, currentOperation, NoOperationError, type PolicyInput } from "../../../src/index.ts";
 import { memoryStore } from "../../../src/stores/memory/store.ts";
 import { deferred } from "../../support/deferred.ts";
+
+let app: FastifyInstance;
+
+afterEach(() => app.close());
+
+/** An application with one route, and what others want of it before it is there. */
+async function listening(
+  handler: RouteHandlerMethod,
+  prepare: (app: FastifyInstance) => void = () => {},
+  policy: PolicyInput = {},
+): Promise<FastifyInstance> {
+  app = createFastify({ forceCloseConnections: true });
+  await app.register(idempotent(createLatchkey({ store: memoryStore(), tenant: "single" }), policy));
+  prepare(app);
+  app.post("/charges", handler);
+  await app.listen({ port: 0, host: "127.0.0.1" });
+  return app;
+}
+
+async function send(): Promise<{ readonly status: number; readonly text: string }> {
+  const { port } = app.server.address() as AddressInfo;
+  const headers = { "idempotency-key": "k" };
+  const answer = await fetch(`http://127.0.0.1:${port}/charges`, { method: "POST", headers });
+  return { status: answer.status, text: await answer.text() };
+}
 
 /** Sends one request to a handler, and then lets go on whatever waits for it. */
 async function answered(handler: (goOn: Promise<void>) => RouteHandlerMethod) {
   const goOn = deferred();
-  const app = await application(handler(goOn));
-  const answer = await app.inject({
-    method: "POST",
-    url: "/charges",
-    headers: { "idempotency-key": "k" },
-  });
-  // Whoever is over is so by now.
-  await sleep(1);
+  await listening(handler(goOn));
+  const answer = await send();
+  await settledDown();
   goOn.resolve();
-  await app.close();
   return answer;
 }
 
-async function application(handler: RouteHandlerMethod): Promise<FastifyInstance> {
-  const app = createFastify();
-  await app.register(idempotent(createLatchkey({ store: memoryStore(), tenant: "single" })));
-  app.post("/charges", handler);
-  return app;
-}
+/** Whoever waits for the end of an answer has been told of it: that is a matter of ticks. */
+const settledDown = () => sleep(10);
+
+const keyOrError = () => {
+  try {
+    return currentOperation().key;
+  } catch (error) {
+    return (error as Error).constructor.name;
+  }
+};
 
 describe("when a handler of Fastify is over", () => {
   let later: Promise<string> | undefined;
@@ -38,31 +62,63 @@ describe("when a handler of Fastify is over", () => {
     const answer = await answered((goOn) => async (_request, reply) => {
       reply.code(201).send({});
       later = goOn.then(() => currentOperation().key);
-      left = later.then(() => sleep(1)).then(() => currentOperation().key);
+      left = later.then(settledDown).then(() => currentOperation().key);
       await later;
       return reply;
     });
-    expect(answer.statusCode).toBe(201);
+    expect(answer.status).toBe(201);
     expect(await later).toBe("k");
     await expect(left).rejects.toThrow(NoOperationError);
   });
 
   it("what makes its answer after it has returned has its operation", async () => {
-    const app = await application(async () => Readable.from(pieces()));
-    app.addHook("onSend", async (_request, reply) => {
-      await sleep(1);
-      reply.header("etag", `"${currentOperation().key}"`);
-    });
+    const seen: string[] = [];
     async function* pieces() {
       for (const piece of ["one", "two"]) {
         await sleep(1);
         yield `${currentOperation().key} ${piece} `;
       }
     }
-    const headers = { "idempotency-key": "k" };
-    const answer = await app.inject({ method: "POST", url: "/charges", headers });
-    expect([answer.body, answer.headers.etag]).toEqual(["k one k two ", '"k"']);
-    await app.close();
+    await listening(
+      async (_request, reply) => {
+        for (const event of ["finish", "close"])
+          reply.raw.on(event, () => seen.push(`${event} ${keyOrError()}`));
+        return Readable.from(pieces());
+      },
+      (own) => {
+        own.addHook("onSend", async () => {
+          await sleep(1);
+          seen.push(`onSend ${keyOrError()}`);
+        });
+        own.addHook("onResponse", (_request, _reply, done) => {
+          seen.push(`onResponse ${keyOrError()}`);
+          done();
+        });
+      },
+    );
+    expect((await send()).text).toBe("k one k two ");
+    await settledDown();
+    expect(seen.sort()).toEqual(["close k", "finish k", "onResponse k", "onSend k"]);
+  });
+
+  it("what it has begun to send sees that its time is up, and is not cut off by that", async () => {
+    const seen: unknown[] = [];
+    const isOver = deferred();
+    async function* pieces() {
+      try {
+        for (let piece = 0; !currentOperation().signal.aborted; piece += 1) {
+          await sleep(5);
+          yield `${piece} `;
+        }
+      } finally {
+        seen.push(keyOrError());
+        isOver.resolve();
+      }
+    }
+    await listening(async () => Readable.from(pieces()), undefined, { executionTimeoutMs: 20 });
+    expect((await send()).status).toBe(504);
+    await isOver;
+    expect(seen).toEqual(["k"]);
   });
 
   it("nobody can tell of one that gives nothing, and it keeps its operation", async () => {
@@ -70,7 +126,7 @@ describe("when a handler of Fastify is over", () => {
       later = goOn.then(() => currentOperation().key);
       setTimeout(() => reply.code(201).send({}), 1);
     });
-    expect(answer.statusCode).toBe(201);
+    expect(answer.status).toBe(201);
     expect(await later).toBe("k");
   });
 
@@ -79,7 +135,7 @@ describe("when a handler of Fastify is over", () => {
       later = goOn.then(() => currentOperation().key);
       return reply.code(201).send({});
     });
-    expect(answer.statusCode).toBe(201);
+    expect(answer.status).toBe(201);
     expect(await later).toBe("k");
   });
 
@@ -102,22 +158,81 @@ describe("when a handler of Fastify is over", () => {
           return handler.call(this, request, reply);
         },
     );
-    expect(answer.statusCode).toBe(status);
+    expect(answer.status).toBe(status);
     await expect(later).rejects.toThrow(NoOperationError);
   });
 
-  it("a handler is called as it would be without, and its name is its own", async () => {
+  it("one that is called again is not over before all of its calls are", async () => {
+    let calls = 0;
+    const goOn = deferred();
+    await listening(
+      async (_request, reply) => {
+        calls += 1;
+        if (calls === 1) throw new Error("try again");
+        reply.send({ calls });
+        await goOn;
+        later = Promise.resolve(keyOrError());
+        return reply;
+      },
+      // Registered after Latchkey, and so around what that has made of the handler.
+      (own) =>
+        own.addHook("onRoute", (route) => {
+          const { handler } = route;
+          route.handler = async function (request, reply) {
+            try {
+              return await handler.call(this, request, reply);
+            } catch {
+              return handler.call(this, request, reply);
+            }
+          };
+        }),
+    );
+    expect((await send()).text).toBe('{"calls":2}');
+    await settledDown();
+    goOn.resolve();
+    await settledDown();
+    expect(await later).toBe("k");
+  });
+});
+
+describe("a handler of Fastify that tells its end", () => {
+  it("is called as it would be otherwise, with whatever it is given", async () => {
     const seen: unknown[] = [];
-    const names: string[] = [];
-    const app = await application(async function charge(this: FastifyInstance, request, reply) {
-      seen.push(this, request.method, reply.request === request);
-      return {};
-    });
-    app.addHook("onRoute", ({ handler }) => void names.push(handler.name));
-    app.route({ method: "PATCH", url: "/charges", handler: async function change() {} });
-    await app.inject({ method: "POST", url: "/charges", headers: { "idempotency-key": "k" } });
-    expect(seen).toEqual([app, "POST", true]);
-    expect(names).toEqual(["change"]);
-    await app.close();
+    await listening(
+      async function (this: FastifyInstance, request, reply, ...more: unknown[]) {
+        seen.push(this === app, request.method, reply.request === request, ...more);
+        return {};
+      },
+      (own) =>
+        own.addHook("onRoute", (route) => {
+          const handler = route.handler as (...args: unknown[]) => unknown;
+          route.handler = function (...args) {
+            return handler.call(this, ...args, "given by another plugin");
+          };
+        }),
+    );
+    await send();
+    expect(seen).toEqual([true, "POST", true, "given by another plugin"]);
+  });
+
+  it("looks like the one that was registered", async () => {
+    const looks: unknown[] = [];
+    const charge = Object.assign(async function charge() {}, { role: "admin" });
+    await listening(charge, (own) =>
+      own.addHook("onRoute", ({ handler }) => {
+        looks.push(handler.name, handler.length, (handler as typeof charge).role);
+      }),
+    );
+    expect(looks).toEqual(["charge", 0, "admin"]);
+  });
+
+  it("and one that is no function is refused by Fastify", async () => {
+    await listening(async () => ({}));
+    const other = createFastify();
+    await other.register(idempotent(createLatchkey({ store: memoryStore(), tenant: "single" })));
+    expect(() => other.route({ method: "POST", url: "/x", handler: {} as RouteHandlerMethod })).toThrow(
+      /function/,
+    );
+    await other.close();
   });
 });

@@ -35,6 +35,10 @@ const exemptions: Readonly<Record<string, string>> = {
   "a committed answer is sent although the handler never comes back": noOperation,
   "a resumed handler that was changed meanwhile is told to nobody as done": noOperation,
   "a worker finishes what its client does not come back for": noOperation,
+  "what is left of a handler that is over has no operation any more": noOperation,
+  "a handler that goes on after its time is up finds its operation, and what is left of it does not":
+    noOperation,
+  "what is kept of an answer may depend on whose it is": noOperation,
 };
 
 const bySession = "what a session is, is a function: there is no binding in a configuration";
