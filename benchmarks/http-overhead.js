@@ -4,7 +4,7 @@ import { httpContender } from "./lib/http.js";
 import { barPlot } from "./lib/plot.js";
 import { createProgress } from "./lib/progress.js";
 import { interleave, medianOf, medianRatio } from "./lib/rounds.js";
-import { rounds } from "./lib/settings.js";
+import { rounds, seconds } from "./lib/settings.js";
 
 /** @typedef {import("./lib/http.js").Framework} Framework */
 /** @typedef {import("./lib/http.js").HttpSample} HttpSample */
@@ -34,6 +34,9 @@ const names = {
 // Servers that are started alike stay a tenth apart for as long as they run, so those that are asked about are started anew.
 const generations = 2;
 const roundsOfServers = Math.max(1, rounds - 1);
+// Most of the time goes into compiling their code before they are measured.
+const turnSeconds = seconds * 0.7;
+const warmUpSeconds = seconds * 3;
 
 export async function run() {
   const plans = frameworks.flatMap((framework) => generationsOf(framework));
@@ -86,7 +89,15 @@ async function measured(plan, progress) {
 function turn(framework, protection, keys) {
   return {
     name: nameOf(framework, protection, keys),
-    contender: httpContender({ framework, protection, keys, connections, isAwake: true }),
+    contender: httpContender({
+      framework,
+      protection,
+      keys,
+      connections,
+      seconds: turnSeconds,
+      warmUpSeconds,
+      isAwake: true,
+    }),
   };
 }
 
