@@ -10,8 +10,8 @@ import type {
 } from "fastify";
 import { isPromiseLike } from "../core/when-known.ts";
 import { type HttpAnswer, headersByName } from "../http/answer.ts";
-import type { Exchange } from "../http/exchange.ts";
 import { type Arrival, Gate, type RoutePolicy } from "../http/gate.ts";
+import type { HandlerEnd } from "../http/handler-end.ts";
 import { tapNodeBody } from "../http/node-body-tap.ts";
 import { bufferNodeBody, nodeRequest } from "../http/node-request.ts";
 import { captureNodeResponse } from "../http/node-response.ts";
@@ -100,8 +100,8 @@ function letIn(gate: Gate<FastifyRequest>): preHandlerHookHandler {
       if (arrival.kind === "pass") done();
       else if (arrival.kind === "answer") send(reply, arrival.answer);
       else if (captureNodeResponse(reply.raw, arrival.exchange) !== undefined) {
-        (request as Executed)[exchangeOf] = arrival.exchange;
-        arrival.exchange.runWatched(done, { answersBy: "framework" });
+        (request as Executed)[endOf] = arrival.exchange.end;
+        arrival.exchange.runWatched(done, "framework");
       }
     };
     const arrival = gate.arrive(nodeRequest(request.raw, request));
@@ -110,10 +110,10 @@ function letIn(gate: Gate<FastifyRequest>): preHandlerHookHandler {
   };
 }
 
-const exchangeOf = Symbol("latchkey's exchange");
+const endOf = Symbol("latchkey.end");
 
 interface Executed extends FastifyRequest {
-  [exchangeOf]?: Exchange;
+  [endOf]?: HandlerEnd;
 }
 
 /**
@@ -124,10 +124,10 @@ function tellingItsEnd(handler: RouteHandlerMethod): RouteHandlerMethod {
   // Fastify says what is wrong with it.
   if (typeof handler !== "function") return handler;
   const telling = function (this: FastifyInstance, ...args: Parameters<RouteHandlerMethod>) {
-    const exchange = (args[0] as Executed)[exchangeOf];
-    if (exchange === undefined) return handler.apply(this, args);
-    const given = exchange.watch(() => handler.apply(this, args));
-    if (given !== undefined && !isPromiseLike(given)) exchange.returned();
+    const end = (args[0] as Executed)[endOf];
+    if (end === undefined) return handler.apply(this, args);
+    const given = end.watch(() => handler.apply(this, args));
+    if (given !== undefined && !isPromiseLike(given)) end.returned();
     return given;
   };
   const { name, length } = handler;

@@ -30,7 +30,7 @@ export function idempotent(latchkey: Latchkey, policy?: RoutePolicy<Context>): M
     const { exchange } = arrival;
     if (captureNodeResponse(ctx.res, exchange, () => isRunning) === undefined) return;
     try {
-      await exchange.runWatched(() => exchange.watch(next), { answersBy: "framework" });
+      await exchange.runWatched(() => exchange.end.watch(next), "framework");
     } finally {
       isRunning = false;
     }

@@ -37,7 +37,7 @@ export function idempotent(
     const capture = captureNodeResponse(res, exchange);
     if (capture === undefined) return;
     try {
-      await exchange.runWatched(() => exchange.watch(() => handler(req, res)), { answersBy: "itself" });
+      await exchange.runWatched(() => exchange.end.watch(() => handler(req, res)), "itself");
     } catch (error) {
       // With an answer already given, the answer counts. Without one, nobody else would give it.
       if (capture.ended) exchange.failedLate(error);

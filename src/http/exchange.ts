@@ -12,6 +12,7 @@ import {
   problemAnswer,
   replayAnswer,
 } from "./answer.ts";
+import { type AnswersBy, HandlerEnd } from "./handler-end.ts";
 
 /** What the adapter does once the outcome is settled: send what the handler made, or something else instead. */
 export type Finish =
@@ -45,14 +46,8 @@ export class Exchange {
   #give: Give | undefined;
   /** The handler's answer is what it returns: when there is one, it has returned. */
   #returnsAnswer = false;
-  /** Every call of the handler is told of; so many have not come to their end. */
-  #isWatched = false;
-  #calls = 0;
-  /** What it answers is what a framework makes of what it comes back with. */
-  #isAnsweredFor = false;
-  /** The handler has answered through an object, and nothing more becomes of that. */
-  #hasEnded = false;
-  #isClosed = false;
+  /** Of a handler that answers through an object. */
+  readonly end = new HandlerEnd(() => operationIsOver(this.#execution));
 
   constructor(options: {
     readonly execution: Execution;
@@ -106,65 +101,10 @@ export class Exchange {
     return this.run(handler);
   }
 
-  /**
-   * The same for a handler that answers through an object and is called by {@link watch}, if it is called at all. `answersBy`: a
-   * framework makes nothing of what it comes back with too late; one that answers itself may still be about to.
-   */
-  runWatched<T>(handler: () => T, { answersBy }: { readonly answersBy: "itself" | "framework" }): T {
-    this.#isWatched = true;
-    this.#isAnsweredFor = answersBy === "framework";
+  /** The same for a handler that is called through `end.watch`, if it is called at all. */
+  runWatched<T>(handler: () => T, answersBy: AnswersBy): T {
+    this.end.expect(answersBy);
     return this.run(handler);
-  }
-
-  /**
-   * Calls a handler whose end is known if it gives a promise, or fails at once. One that gives anything else may go on for as
-   * long as it likes. The promise is another one: whoever leaves it alone must hear of its failure.
-   */
-  watch<T>(handler: () => T): T {
-    this.#calls += 1;
-    let given: T;
-    try {
-      given = handler();
-    } catch (error) {
-      this.returned();
-      throw error;
-    }
-    // Of a promise, and not of what can only be waited for: asking a reply of Fastify's makes it wait for its end.
-    if (!(given instanceof Promise)) return given;
-    return given.then(
-      (value) => {
-        this.returned();
-        return value;
-      },
-      (error) => {
-        this.returned();
-        throw error;
-      },
-    ) as T;
-  }
-
-  /** A call that is watched has come to its end, whether or not it has answered. */
-  returned(): void {
-    this.#calls -= 1;
-    if (this.#isAnsweredFor && this.#isClosed) this.#hasEnded = true;
-    this.#endIfOver();
-  }
-
-  /** The handler has said that its answer is complete, whether or not anybody was still waiting for it. */
-  ended(): void {
-    this.#hasEnded = true;
-    this.#endIfOver();
-  }
-
-  /** The client has its answer, and all who listen for that have been told. */
-  closed(): void {
-    this.#isClosed = true;
-    this.#endIfOver();
-  }
-
-  #endIfOver(): void {
-    if (this.#isWatched && this.#calls === 0 && this.#hasEnded && this.#isClosed)
-      operationIsOver(this.#execution);
   }
 
   /**
@@ -243,7 +183,7 @@ export class Exchange {
 
   /** The handler threw where nobody else answers for it: its client gets a 500 problem. */
   async fail(error: unknown): Promise<Failure> {
-    this.ended();
+    this.end.ended();
     this.failedLate(error);
     const answer = problemAnswer(this.#context, "handler-failed", {
       detail: "The request failed inside the service. Send it again with the same key.",

@@ -147,7 +147,7 @@ export class NodeCapture implements Holder {
     }
     const callback = callbackIn(args);
     if (this.#state !== "open") {
-      this.#exchange.ended();
+      this.#exchange.end.ended();
       ignored(callback, "end");
       return;
     }
@@ -201,7 +201,7 @@ export class NodeCapture implements Holder {
     const status = this.#statusCode;
     // A middleware that limits the time, for instance. That it gave up says nothing about what the handler has done.
     if (freesTheKey(status) && this.#isOutsider()) return this.#exchange.interrupt(status);
-    this.#exchange.ended();
+    this.#exchange.end.ended();
     if (this.#bytes > this.#exchange.responseBytesMax) {
       return this.#exchange.finishOmitted(status, this.#bytes);
     }
@@ -329,7 +329,7 @@ export class NodeCapture implements Holder {
     }
     if (event === "socket") this.#shieldSocket();
     const isHeard = this.#below.emit.call(res, event, ...args);
-    if (event === "close") this.#exchange.closed();
+    if (event === "close") this.#exchange.end.closed();
     return isHeard;
   }
 

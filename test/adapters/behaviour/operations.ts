@@ -1,13 +1,14 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { expect } from "vitest";
 import { currentOperation, NoOperationError } from "../../../src/index.ts";
 import { sqliteStore } from "../../../src/stores/sqlite/store.ts";
 import { manualClock } from "../../../src/testing/index.ts";
 import { completer, dispatchTo } from "../../../src/workers/workers.ts";
 import { deferred } from "../../support/deferred.ts";
+import { untilItIsOver } from "../../support/operation.ts";
 import { json } from "../application.ts";
 import { expectProblem, expectReplay, expectRetryAfter } from "../assertions.ts";
 import { type Case, type Site, type SiteOptions, type Trial, until } from "../harness.ts";
@@ -33,19 +34,17 @@ export const operationCases: readonly Case[] = [
     except: { express: "nobody can tell when its handlers are over" },
     async run(trial) {
       const goOn = deferred();
-      let left: Promise<string> | undefined;
+      let left: Promise<never> | undefined;
       const site = await trial.start({
         handler: async () => {
           const { key } = currentOperation();
-          left = goOn.then(() => currentOperation().key);
+          left = goOn.then(untilItIsOver);
           await sleep(1);
           return json(201, { isItself: currentOperation().key === key });
         },
       });
       const first = await site.send();
       expect([first.status, first.text]).toEqual([201, '{"isItself":true}']);
-      // Everybody who waits for the end of the answer is told first.
-      await sleep(10);
       goOn.resolve();
       await expect(left).rejects.toThrow(NoOperationError);
       expectReplay(first, await site.send());
@@ -57,11 +56,11 @@ export const operationCases: readonly Case[] = [
     async run(trial) {
       const [goOn, isOver, goOnOnceMore] = [deferred(), deferred(), deferred()];
       let aborted: boolean | undefined;
-      let left: Promise<string> | undefined;
+      let left: Promise<never> | undefined;
       const site = await trial.start({
         policy: { executionTimeoutMs: 20 },
         handler: async () => {
-          left = goOnOnceMore.then(() => currentOperation().key);
+          left = goOnOnceMore.then(untilItIsOver);
           await goOn;
           aborted = currentOperation().signal.aborted;
           isOver.resolve();
@@ -72,7 +71,6 @@ export const operationCases: readonly Case[] = [
       goOn.resolve();
       await isOver;
       expect(aborted).toBe(true);
-      await nextTurn();
       goOnOnceMore.resolve();
       await expect(left).rejects.toThrow(NoOperationError);
     },

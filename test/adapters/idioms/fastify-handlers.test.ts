@@ -1,14 +1,18 @@
+import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
-import { setTimeout as sleep } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import createFastify, { type FastifyInstance, type RouteHandlerMethod } from "fastify";
 import { afterEach, describe, expect, it } from "vitest";
 import { idempotent } from "../../../src/adapters/fastify.ts";
 import { createLatchkey, currentOperation, NoOperationError, type PolicyInput } from "../../../src/index.ts";
 import { memoryStore } from "../../../src/stores/memory/store.ts";
 import { deferred } from "../../support/deferred.ts";
+import { untilItIsOver } from "../../support/operation.ts";
 
 let app: FastifyInstance;
+/** The response has told everybody of its end. */
+let closed: Promise<unknown>;
 
 afterEach(() => app.close());
 
@@ -22,6 +26,9 @@ async function listening(
   await app.register(idempotent(createLatchkey({ store: memoryStore(), tenant: "single" }), policy));
   prepare(app);
   app.post("/charges", handler);
+  app.server.on("request", (_req, res) => {
+    closed = once(res, "close");
+  });
   await app.listen({ port: 0, host: "127.0.0.1" });
   return app;
 }
@@ -43,8 +50,11 @@ async function answered(handler: (goOn: Promise<void>) => RouteHandlerMethod) {
   return answer;
 }
 
-/** Whoever waits for the end of an answer has been told of it: that is a matter of ticks. */
-const settledDown = () => sleep(10);
+/** All that is left is what waits for the test. */
+async function settledDown(): Promise<void> {
+  await closed;
+  await nextTurn();
+}
 
 const keyOrError = () => {
   try {
@@ -58,11 +68,11 @@ describe("when a handler of Fastify is over", () => {
   let later: Promise<string> | undefined;
 
   it("one that answers and goes on has its operation until it returns", async () => {
-    let left: Promise<string> | undefined;
+    let left: Promise<never> | undefined;
     const answer = await answered((goOn) => async (_request, reply) => {
       reply.code(201).send({});
       later = goOn.then(() => currentOperation().key);
-      left = later.then(settledDown).then(() => currentOperation().key);
+      left = later.then(untilItIsOver);
       await later;
       return reply;
     });
@@ -154,7 +164,7 @@ describe("when a handler of Fastify is over", () => {
     const answer = await answered(
       (goOn) =>
         function (request, reply) {
-          later = goOn.then(() => currentOperation().key);
+          later = goOn.then(untilItIsOver);
           return handler.call(this, request, reply);
         },
     );
