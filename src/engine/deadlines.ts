@@ -1,3 +1,4 @@
+import { isPending, type Listener, type Pending } from "../core/pending.ts";
 import type { Cancel, Runtime } from "./runtime.ts";
 
 /**
@@ -17,24 +18,16 @@ export class Deadlines {
   }
 
   /** Calls `miss` when the time is up, unless the deadline was met before. Whoever knows what time it is may say so. */
-  set(miss: () => void, now = this.#runtime.now()): Deadline {
-    const deadline: Deadline = {
-      dueAt: now + this.#ms,
-      miss,
-      before: this.#last,
-      after: undefined,
-    };
-    if (this.#last === undefined) this.#first = deadline;
-    else this.#last.after = deadline;
-    this.#last = deadline;
-    if (this.#cancelTimer === undefined && Number.isFinite(this.#ms)) this.#wait(this.#ms);
+  set(miss: () => void, now?: number): Deadline {
+    const deadline = new Call(miss);
+    this.#add(deadline, now);
     return deadline;
   }
 
   meet(deadline: Deadline): void {
-    const { before, after, miss } = deadline;
-    if (miss === undefined) return;
-    deadline.miss = undefined;
+    if (!deadline.isOpen) return;
+    const { before, after } = deadline;
+    deadline.isOpen = false;
     if (before === undefined) this.#first = after;
     else before.after = after;
     if (after === undefined) this.#last = before;
@@ -56,36 +49,42 @@ export class Deadlines {
   }
 
   /**
-   * What `answered` makes of the promise's value, or of `undefined` when the time is up first, or `failed` of its
-   * failure. One promise for all of it: this is on the path of every request, and a chain would make three.
+   * What `answered` makes of an answer, or of `undefined` when the time is up first, or `failed` of its failure. One promise
+   * for all of it: this is on the path of every request, and a chain would make three.
    */
   outcome<T, Outcome>(
-    promise: Promise<T>,
+    answer: Promise<T> | Pending<T>,
     answered: (value: T | undefined) => Outcome | Promise<Outcome>,
     failed: (error: unknown) => Outcome | Promise<Outcome>,
   ): Promise<Outcome> {
-    return new Promise((resolve, reject) => {
-      let isConcluded = false;
-      const conclude = <Known>(meaning: (known: Known) => Outcome | Promise<Outcome>, known: Known) => {
-        if (isConcluded) return;
-        isConcluded = true;
-        this.meet(deadline);
-        try {
-          resolve(meaning(known));
-        } catch (error) {
-          reject(error);
-        }
-      };
-      const deadline = this.set(() => conclude(answered, undefined));
-      promise.then(
-        (value) => conclude(answered, value),
-        (error) => conclude(failed, error),
-      );
+    const waiting = new Wait(this, answered, failed);
+    const promise = new Promise<Outcome>((resolve, reject) => {
+      waiting.resolve = resolve;
+      waiting.reject = reject;
     });
+    this.#add(waiting);
+    if (isPending<T>(answer)) answer.tell(waiting);
+    else {
+      answer.then(
+        (value) => waiting.answered(value),
+        (error) => waiting.failed(error),
+      );
+    }
+    return promise;
   }
 
   close(): void {
     this.#cancelTimer?.();
+  }
+
+  #add(deadline: Deadline, now = this.#runtime.now()): void {
+    deadline.isOpen = true;
+    deadline.dueAt = now + this.#ms;
+    deadline.before = this.#last;
+    if (this.#last === undefined) this.#first = deadline;
+    else this.#last.after = deadline;
+    this.#last = deadline;
+    if (this.#cancelTimer === undefined && Number.isFinite(this.#ms)) this.#wait(this.#ms);
   }
 
   /** The timer is left running when a deadline is met: by then there is mostly another one. */
@@ -96,22 +95,82 @@ export class Deadlines {
   #expire(): void {
     const now = this.#runtime.now();
     for (let first = this.#first; first !== undefined && first.dueAt <= now; first = this.#first) {
-      const { miss } = first;
       this.meet(first);
-      miss?.();
+      first.missed();
     }
     if (this.#first === undefined) this.#cancelTimer = undefined;
     else this.#wait(this.#first.dueAt - now);
   }
 }
 
-export interface Deadline {
-  readonly dueAt: number;
-  /** Undefined once the deadline was met or missed. */
-  miss: (() => void) | undefined;
-  before: Deadline | undefined;
-  after: Deadline | undefined;
+/** One place in the list, and whom to tell when its time is up. */
+export abstract class Deadline {
+  dueAt = 0;
+  before: Deadline | undefined = undefined;
+  after: Deadline | undefined = undefined;
+  /** Whether it is neither met nor missed. */
+  isOpen = false;
+  abstract missed(): void;
 }
+
+class Call extends Deadline {
+  readonly #miss: () => void;
+
+  constructor(miss: () => void) {
+    super();
+    this.#miss = miss;
+  }
+
+  missed(): void {
+    this.#miss();
+  }
+}
+
+/** Waits for one answer, within its time. What comes after that counts no more. */
+class Wait<T, Outcome> extends Deadline implements Listener<T> {
+  resolve: (outcome: Outcome | Promise<Outcome>) => void = doNothing;
+  reject: (error: unknown) => void = doNothing;
+  readonly #deadlines: Deadlines;
+  readonly #answered: (value: T | undefined) => Outcome | Promise<Outcome>;
+  readonly #failed: (error: unknown) => Outcome | Promise<Outcome>;
+  #isConcluded = false;
+
+  constructor(
+    deadlines: Deadlines,
+    answered: (value: T | undefined) => Outcome | Promise<Outcome>,
+    failed: (error: unknown) => Outcome | Promise<Outcome>,
+  ) {
+    super();
+    this.#deadlines = deadlines;
+    this.#answered = answered;
+    this.#failed = failed;
+  }
+
+  answered(value: T): void {
+    this.#conclude(this.#answered, value);
+  }
+
+  failed(error: unknown): void {
+    this.#conclude(this.#failed, error);
+  }
+
+  missed(): void {
+    this.#conclude(this.#answered, undefined);
+  }
+
+  #conclude<Known>(meaning: (known: Known) => Outcome | Promise<Outcome>, known: Known): void {
+    if (this.#isConcluded) return;
+    this.#isConcluded = true;
+    this.#deadlines.meet(this);
+    try {
+      this.resolve(meaning(known));
+    } catch (error) {
+      this.reject(error);
+    }
+  }
+}
+
+function doNothing(): void {}
 
 /** One for each time limit: routes have few different ones. */
 export class DeadlinesByLimit {

@@ -1,4 +1,3 @@
-import { asked } from "../core/at-once.ts";
 import { BriefTable } from "../core/brief-table.ts";
 import { StoreBusyError, StoreError, UnreadableError } from "../core/errors.ts";
 import type { RecordId } from "../core/record.ts";
@@ -16,7 +15,6 @@ import type {
   Store,
   SweepCounts,
 } from "../core/store.ts";
-import { isPromiseLike } from "../core/when-known.ts";
 import type { BreakerReading } from "./breaker.ts";
 import { DeadlinesByLimit } from "./deadlines.ts";
 import { Events, type StoreVerb } from "./events.ts";
@@ -30,7 +28,7 @@ import { Lookout } from "./limits/lookout.ts";
 import type { EngineOptions } from "./options.ts";
 import { type CacheTicket, ReplayCache } from "./replay-cache.ts";
 import { type Runtime, randomName, withTheTurn } from "./runtime.ts";
-import { assertOpened, noBreaker, StoreLine } from "./store-line.ts";
+import { assertOpened, type Late, noBreaker, StoreLine } from "./store-line.ts";
 import type { Tracing } from "./tracing.ts";
 import { Unheard } from "./unheard.ts";
 import {
@@ -74,7 +72,10 @@ export class Engine {
     this.runtime = options.runtime;
     this.#cache = options.cache && new ReplayCache(options.cache, options);
     const host = { ...options, events: this.events };
-    this.#line = new StoreLine(host);
+    this.#line = new StoreLine({
+      ...host,
+      isWatched: () => this.events.areHeard || this.tracing !== undefined,
+    });
     const mayAsk = () => this.#line.breaker?.isClosed !== false;
     this.limits =
       options.limits && new Limits(options.limits, { ...host, notes: options.store.notes, mayAsk });
@@ -288,7 +289,7 @@ export class Engine {
     const owner = this.#ownerPrefix + ++this.#reservations;
     const { scope, key, fingerprint, policy } = arrival;
     const { leaseMs } = this.#options;
-    const unanswered = (error: unknown, late?: Promise<Reservation>): Verdict | Promise<Verdict> => {
+    const unanswered = (error: unknown, late?: Late): Verdict | Promise<Verdict> => {
       breaker?.failed(entered, this.runtime.now() - reservedAt, error);
       // What was never sent cannot have been granted, and what could not be read has been given back.
       if (!(error instanceof StoreBusyError || error instanceof UnreadableError)) {
@@ -297,12 +298,13 @@ export class Engine {
       this.events.emit({ type: "store_error", verb: "reserve", error });
       return next(this.#storeDown(arrival, error));
     };
-    const answered = (reservation: Reservation, late?: Promise<Reservation>): Verdict | Promise<Verdict> => {
+    const answered = (reservation: Reservation, late?: Late): Verdict | Promise<Verdict> => {
       const grantedAt = late === undefined ? reservedAt : this.runtime.now();
       const tookMs = grantedAt - reservedAt;
       if (reservation.kind === "execute" && tookMs >= leaseMs) {
         const error = new StoreError("the store's answer took as long as the lease that it granted");
-        return unanswered(error, late);
+        // It has come, so what it granted can be given back at once.
+        return unanswered(error, Promise.resolve());
       }
       breaker?.succeeded(entered, tookMs, grantedAt);
       if (reservation.kind === "replay") {
@@ -423,18 +425,12 @@ export class Engine {
       this.#unheard.addOutcome(execution, settlement);
       return meaning(undefined);
     };
-    let told: SettleAnswer | Promise<SettleAnswer>;
-    try {
-      told = asked(this.#store, this.#store.settle, execution.lease, foreseen);
-    } catch (error) {
-      return unanswered(error);
-    }
     const answered = (answer: SettleAnswer | undefined): Settled => {
       if (answer === undefined) return unanswered(this.#line.tooLate("settle"));
       this.#keepSettled(ticket, execution, settlement, answer);
       return meaning(answer);
     };
-    return isPromiseLike(told) ? this.#line.deadlines.outcome(told, answered, unanswered) : answered(told);
+    return this.#line.settle(execution.lease, foreseen, answered, unanswered);
   }
 
   /** Called while the execution is still known to be under way. */

@@ -1,5 +1,6 @@
-import { asked } from "../core/at-once.ts";
+import { asked, askedShortly } from "../core/at-once.ts";
 import { ConfigError, StoreError, UnreadableError } from "../core/errors.ts";
+import { isPending, type Pending } from "../core/pending.ts";
 import type { RecordId } from "../core/record.ts";
 import { isSealed, type StoredResponse } from "../core/response.ts";
 import type {
@@ -8,6 +9,8 @@ import type {
   Reading,
   Reservation,
   ReserveRequest,
+  SettleAnswer,
+  Settlement,
   Store,
   TransactAnswer,
 } from "../core/store.ts";
@@ -27,6 +30,7 @@ export class StoreLine {
   readonly #events: Events;
   readonly #timeoutMs: number;
   readonly #sealing: Sealing | undefined;
+  readonly #isWatched: () => boolean;
 
   constructor(options: {
     readonly store: Store;
@@ -35,12 +39,15 @@ export class StoreLine {
     readonly storeTimeoutMs: number;
     readonly breaker?: BreakerOptions | false | undefined;
     readonly sealing?: Sealing | undefined;
+    /** Whether code of the application's hears of answers, and expects to do so on behalf of the request that asked. */
+    readonly isWatched: () => boolean;
   }) {
     this.#store = options.store;
     this.#runtime = options.runtime;
     this.#events = options.events;
     this.#timeoutMs = options.storeTimeoutMs;
     this.#sealing = options.sealing;
+    this.#isWatched = options.isWatched;
     this.deadlines = new Deadlines(options.runtime, options.storeTimeoutMs);
     this.breaker = options.breaker === false ? undefined : new Breaker(options.breaker ?? {}, options);
   }
@@ -52,16 +59,39 @@ export class StoreLine {
    */
   reserve<Outcome>(
     request: ReserveRequest,
-    answered: (reservation: Reservation, late?: Promise<Reservation>) => Outcome | Promise<Outcome>,
-    unanswered: (error: unknown, late?: Promise<Reservation>) => Outcome | Promise<Outcome>,
+    answered: (reservation: Reservation, late?: Late) => Outcome | Promise<Outcome>,
+    unanswered: (error: unknown, late?: Late) => Outcome | Promise<Outcome>,
   ): Outcome | Promise<Outcome> {
     const sealing = this.#sealing;
+    if (sealing !== undefined) return this.#reserveSealed(sealing, request, answered, unanswered);
+    let answer: Reservation | Promise<Reservation> | Pending<Reservation>;
+    try {
+      answer = this.#isWatched()
+        ? asked(this.#store, this.#store.reserve, request)
+        : askedShortly(this.#store, this.#store.reserve, request);
+    } catch (error) {
+      return unanswered(error);
+    }
+    if (!isToCome(answer)) return answered(answer);
+    const late = answer;
+    return this.deadlines.outcome(
+      late,
+      (reservation) =>
+        reservation === undefined ? unanswered(this.tooLate("reserve"), late) : answered(reservation, late),
+      (error) => unanswered(error, late),
+    );
+  }
+
+  /** The same where what is stored has to be opened first. */
+  #reserveSealed<Outcome>(
+    sealing: Sealing,
+    request: ReserveRequest,
+    answered: (reservation: Reservation, late?: Late) => Outcome | Promise<Outcome>,
+    unanswered: (error: unknown, late?: Late) => Outcome | Promise<Outcome>,
+  ): Outcome | Promise<Outcome> {
     let answer: Reservation | Promise<Reservation>;
     try {
-      answer =
-        sealing === undefined
-          ? asked(this.#store, this.#store.reserve, request)
-          : sealing.reserveSealed(request);
+      answer = sealing.reserveSealed(request);
     } catch (error) {
       return unanswered(error);
     }
@@ -70,7 +100,7 @@ export class StoreLine {
     const opened = (reservation: Reservation | undefined) =>
       reservation === undefined ? failed(this.tooLate("reserve")) : answered(reservation, late);
     const stored = (reservation: Reservation | undefined) => {
-      if (sealing === undefined || reservation === undefined) return opened(reservation);
+      if (reservation === undefined) return opened(reservation);
       let open: Reservation | Promise<Reservation>;
       try {
         open = sealing.openReservation(request, reservation);
@@ -80,6 +110,24 @@ export class StoreLine {
       return isPromiseLike(open) ? this.deadlines.outcome(open, opened, failed) : opened(open);
     };
     return late === undefined ? stored(answer as Reservation) : this.deadlines.outcome(late, stored, failed);
+  }
+
+  /** Tells an outcome, within the time limit: `answered` is given what the store said, or nothing if the time was up. */
+  settle<Outcome>(
+    lease: Lease,
+    settlement: Settlement,
+    answered: (answer: SettleAnswer | undefined) => Outcome | Promise<Outcome>,
+    unanswered: (error: unknown) => Outcome | Promise<Outcome>,
+  ): Outcome | Promise<Outcome> {
+    let answer: SettleAnswer | Promise<SettleAnswer> | Pending<SettleAnswer>;
+    try {
+      answer = this.#isWatched()
+        ? asked(this.#store, this.#store.settle, lease, settlement)
+        : askedShortly(this.#store, this.#store.settle, lease, settlement);
+    } catch (error) {
+      return unanswered(error);
+    }
+    return isToCome(answer) ? this.deadlines.outcome(answer, answered, unanswered) : answered(answer);
   }
 
   /** One question, with its time limit; rejects with a StoreError and nothing else. */
@@ -169,6 +217,15 @@ export class StoreLine {
     if (record?.state === "completed") assertOpened(record.response);
     return reading;
   }
+}
+
+/** An answer that may still come, when nobody waits for it any more. */
+export type Late = Promise<unknown> | Pending<unknown>;
+
+function isToCome<Answer>(
+  answer: Answer | Promise<Answer> | Pending<Answer>,
+): answer is Promise<Answer> | Pending<Answer> {
+  return isPending(answer) || isPromiseLike(answer);
 }
 
 /** In place of what a breaker says to those who enter; no breaker ever says it. */

@@ -1,9 +1,11 @@
+import { isPending } from "../core/pending.ts";
 import { keepsRequest } from "../core/policy.ts";
 import type { RecordId } from "../core/record.ts";
 import type { Settlement, Store } from "../core/store.ts";
 import type { StoreVerb } from "./events.ts";
 import type { Execution, ExecutionPolicy } from "./execution.ts";
 import type { Runtime } from "./runtime.ts";
+import type { Late } from "./store-line.ts";
 
 /** A reservation whose answer was lost: the store may have granted it, and nothing ran under it. */
 export interface Disowned extends RecordId {
@@ -59,15 +61,15 @@ export class Unheard {
    * A reservation whose answer did not come may have been granted, now or later. Nothing was executed under it, and
    * saying so frees the key, instead of leaving it to a reconciliation that could never find out.
    */
-  addReservation(disowned: Disowned, asked: Promise<unknown> | undefined): void {
+  addReservation(disowned: Disowned, late: Late | undefined): void {
     // After a long outage the store must not be greeted with a question for every request that it refused.
     if (this.#disowned.size >= disownedMax) return;
     this.#disowned.add(disowned);
     this.#options.keepBeating();
-    asked?.then(
-      () => void this.tell(),
-      () => {},
-    );
+    const come = () => void this.tell();
+    const failed = () => {};
+    if (isPending(late)) late.tell({ answered: come, failed });
+    else late?.then(come, failed);
   }
 
   /** Tells the store again, one round at a time. */

@@ -13,7 +13,7 @@ import type { Execution, Outcome, Settled } from "../engine/execution.ts";
 import { recall } from "../engine/recall.ts";
 import { wallTime } from "../engine/runtime.ts";
 import type { Arrival, Verdict } from "../engine/verdict.ts";
-import { fromJsonText, type Jsonified, toJsonText } from "./json.ts";
+import { fromJsonText, type Jsonified, plainCopy, toJsonText } from "./json.ts";
 import { currentOperation, type Operation, operationIsOver, runOperation } from "./operation.ts";
 
 /** An operation outside HTTP: a message from a queue, a webhook, a job. */
@@ -175,13 +175,19 @@ function execute<Tx, T>(
     });
   const answered = (result: T) => {
     let response: StoredResponse;
+    let copy: Jsonified<T> | undefined;
     try {
-      response = json(doneStatus, toJsonText(result, "the result of latchkey.run"));
+      copy = plainCopy(result);
+      response = json(doneStatus, toJsonText(copy ?? result, "the result of latchkey.run"));
     } catch (error) {
       failed(error);
       return;
     }
-    settle({ kind: "answered", response }, conclude);
+    settle({ kind: "answered", response }, (settled) => {
+      // What was written down need not be read to be known; unless something else was, in a phase.
+      if (copy !== undefined && settled.kind === "stored" && settled.response === response) resolve(copy);
+      else conclude(settled);
+    });
   };
   execution.onGivenUp = conclude;
   runOperation(execution, () => {

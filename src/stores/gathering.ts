@@ -1,5 +1,6 @@
 import { type BriefEntry, BriefTable } from "../core/brief-table.ts";
 import { StoreBusyError } from "../core/errors.ts";
+import { type Listener, type Pending, promised } from "../core/pending.ts";
 import type { RecordId } from "../core/record.ts";
 import { atTurnEnd } from "../core/turn-end.ts";
 import { Traffic } from "./traffic.ts";
@@ -53,8 +54,8 @@ export class Gathering {
   readonly #options: Required<GatheringOptions>;
   /** The calls that can go, by what they ask for. */
   readonly #ready = new Map<Verb<never, unknown>, Waiting[]>();
-  /** The records that somebody asks about. */
-  readonly #lines = new BriefTable<Line>();
+  /** The records that somebody asks about: the first of those who do, with the others behind it. */
+  readonly #lines = new BriefTable<Waiting>();
   readonly #flights = new Set<Flight>();
   readonly #traffic = new Traffic();
   #isFlushing = false;
@@ -76,48 +77,37 @@ export class Gathering {
 
   /** Rejects at once when too much is waiting already. */
   ask<Call, Answer>(verb: Verb<Call, Answer>, id: RecordId, call: Call): Promise<Answer> {
+    return promised(() => this.pend(verb, id, call));
+  }
+
+  /** The same without a promise; throws at once. */
+  pend<Call, Answer>(verb: Verb<Call, Answer>, id: RecordId, call: Call): Pending<Answer> {
     const bytes = verb.bytes(call);
     const room = verb.isUrgent ? 2 : 1;
     if (this.#waiting >= waitingMax * room || this.#waitingBytes + bytes > waitingBytesMax * room) {
-      return Promise.reject(
-        new StoreBusyError(`${this.#waiting} calls are waiting for the database already`),
-      );
+      throw new StoreBusyError(`${this.#waiting} calls are waiting for the database already`);
     }
-    const askedAt = this.#options.now();
-    return new Promise<Answer>((resolve, reject) => {
-      this.#waiting += 1;
-      this.#waitingBytes += bytes;
-      this.#enqueue({
-        verb: verb as Verb<unknown, unknown>,
-        id,
-        call,
-        bytes,
-        askedAt,
-        resolve: resolve as (answer: unknown) => void,
-        reject,
-        sentAt: undefined,
-        line: undefined,
-        isCounted: true,
-      });
-    });
+    const waiting = new Waiting(verb as Verb<unknown, unknown>, id, call, bytes, this.#options.now());
+    this.#waiting += 1;
+    this.#waitingBytes += bytes;
+    this.#enqueue(waiting);
+    return waiting as Pending<unknown> as Pending<Answer>;
   }
 
   #enqueue(waiting: Waiting): void {
-    const line = this.#lines.get(waiting.id);
-    if (line === undefined) {
-      const { scope, key } = waiting.id;
-      waiting.line = { scope, key, first: waiting, behind: undefined, hash: 0, nextInBucket: undefined };
-      this.#lines.add(waiting.line);
+    const first = this.#lines.get(waiting);
+    if (first === undefined) {
+      waiting.isFirst = true;
+      this.#lines.add(waiting);
       this.#traffic.asked(waiting.askedAt);
       this.#makeReady(waiting);
-    } else if (line.first.verb === waiting.verb && waiting.verb.isUnordered) {
+    } else if (first.verb === waiting.verb && waiting.verb.isUnordered) {
       // A batch holds a record once, and there is no reason to wait for the next one.
       void this.#carryAlone(waiting);
     } else {
-      waiting.line = line;
-      line.behind ??= [];
-      line.behind.push(waiting);
-      this.#passBy(line);
+      first.behind ??= [];
+      first.behind.push(waiting);
+      this.#passBy(first);
     }
   }
 
@@ -125,11 +115,10 @@ export class Gathering {
    * An answer that does not come must not hold up for ever what else is said about the record: who may say it is checked
    * in the database, and the order only spares it questions in vain.
    */
-  #passBy(line: Line): void {
-    const { first } = line;
+  #passBy(first: Waiting): void {
     if (first.sentAt === undefined || this.#options.now() - first.sentAt < stalledMs) return;
     this.#uncount(first);
-    this.#moveUp(line);
+    this.#moveUp(first);
   }
 
   #makeReady(waiting: Waiting): void {
@@ -257,7 +246,7 @@ export class Gathering {
   }
 
   async #carryTogether(verb: Waiting["verb"], batch: Waiting[]): Promise<void> {
-    if (this.#options.isSorted) batch.sort((a, b) => byRecord(a.id, b.id));
+    if (this.#options.isSorted) batch.sort(byRecord);
     try {
       const answers = await verb.together(batch.map(({ call }) => call));
       for (const [index, waiting] of batch.entries()) {
@@ -286,27 +275,32 @@ export class Gathering {
 
   #resolve(waiting: Waiting, answer: unknown): void {
     this.#leave(waiting);
-    waiting.resolve(answer);
+    waiting.listener?.answered(answer);
   }
 
   #reject(waiting: Waiting, error: unknown): void {
     this.#leave(waiting);
-    waiting.reject(error);
+    waiting.listener?.failed(error);
   }
 
   #leave(waiting: Waiting): void {
     this.#uncount(waiting);
     // One that was passed by is not the first any more.
-    if (waiting.line?.first === waiting) this.#moveUp(waiting.line);
+    if (waiting.isFirst) this.#moveUp(waiting);
   }
 
-  #moveUp(line: Line): void {
-    const next = line.behind?.shift();
-    if (next === undefined) this.#lines.delete(line);
-    else {
-      line.first = next;
-      this.#makeReady(next);
-    }
+  /** The next one of its record takes the place of the first. */
+  #moveUp(first: Waiting): void {
+    const { behind } = first;
+    first.isFirst = false;
+    first.behind = undefined;
+    this.#lines.delete(first);
+    const next = behind?.shift();
+    if (next === undefined) return;
+    next.isFirst = true;
+    next.behind = behind;
+    this.#lines.add(next);
+    this.#makeReady(next);
   }
 
   #uncount(waiting: Waiting): void {
@@ -348,26 +342,43 @@ interface Flight {
   readonly calls: number;
 }
 
-interface Waiting {
+/** Somebody who asks, and is told. */
+class Waiting implements BriefEntry<Waiting>, Pending<unknown> {
+  readonly scope: string;
+  readonly key: string;
   readonly verb: Verb<unknown, unknown>;
-  readonly id: RecordId;
   readonly call: unknown;
   readonly bytes: number;
   readonly askedAt: number;
-  readonly resolve: (answer: unknown) => void;
-  readonly reject: (error: unknown) => void;
+  hash = 0;
+  nextInBucket: Waiting | undefined = undefined;
   /** Undefined while it is here. */
-  sentAt: number | undefined;
-  /** Undefined if it goes alone, past everybody else. */
-  line: Line | undefined;
-  isCounted: boolean;
-}
-
-/** Those who ask about one record. */
-interface Line extends BriefEntry<Line> {
-  first: Waiting;
+  sentAt: number | undefined = undefined;
+  /** Whether those who ask about its record are behind it. Never, if it goes alone, past everybody else. */
+  isFirst = false;
   /** Made on demand: most are alone. */
-  behind: Waiting[] | undefined;
+  behind: Waiting[] | undefined = undefined;
+  isCounted = true;
+  listener: Listener<unknown> | undefined = undefined;
+
+  constructor(
+    verb: Verb<unknown, unknown>,
+    { scope, key }: RecordId,
+    call: unknown,
+    bytes: number,
+    askedAt: number,
+  ) {
+    this.scope = scope;
+    this.key = key;
+    this.verb = verb;
+    this.call = call;
+    this.bytes = bytes;
+    this.askedAt = askedAt;
+  }
+
+  tell(listener: Listener<unknown>): void {
+    this.listener = listener;
+  }
 }
 
 /** Every process locks records in this order, so that no two wait for each other. */

@@ -1,3 +1,4 @@
+import type { Pending } from "../../core/pending.ts";
 import { encodeProgress } from "../../core/phase.ts";
 import type { Advance, Lease, RenewAnswer, Reservation, SettleAnswer, Settlement } from "../../core/store.ts";
 import { byRecord, Gathering, type Verb } from "../gathering.ts";
@@ -20,8 +21,8 @@ import { advance, renew, settle } from "./settling.ts";
 
 /** What every request asks of the database. */
 export interface Calls {
-  reserve(call: ReserveCall): Promise<Reservation>;
-  settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer>;
+  reserve(call: ReserveCall): Promise<Reservation> | Pending<Reservation>;
+  settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> | Pending<SettleAnswer>;
   advance(lease: Lease, step: Advance): Promise<RenewAnswer>;
   renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]>;
 }
@@ -78,12 +79,12 @@ export function gatheredCalls(
     reserve(call) {
       // A worker comes for one record that is there, and must not make it.
       if (call.request.mode === "claim") return reserve(queries, reserveStatement, call);
-      return gathering.ask(reserving, call.request, call);
+      return gathering.pend(reserving, call.request, call);
     },
     settle: (lease, settlement) =>
       settlement.kind === "complete"
-        ? gathering.ask(completing, lease, { lease, settlement })
-        : gathering.ask(givingUp, lease, { lease, settlement }),
+        ? gathering.pend(completing, lease, { lease, settlement })
+        : gathering.pend(givingUp, lease, { lease, settlement }),
     advance: (lease, step) =>
       gathering.ask(advancing, lease, { lease, step, encoded: encodeProgress(step.progress) }),
     // All of a process's leases in one statement already, so nothing is gathered.

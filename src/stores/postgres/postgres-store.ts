@@ -1,6 +1,8 @@
+import { offerPending } from "../../core/at-once.ts";
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
 import { StoreError } from "../../core/errors.ts";
 import type { Outbox } from "../../core/outbox.ts";
+import { type Pending, promised } from "../../core/pending.ts";
 import type { RecordId, UnknownRecord } from "../../core/record.ts";
 import type { StoredResponse } from "../../core/response.ts";
 import type {
@@ -122,7 +124,20 @@ export class PostgresStore<Tx> implements Store<Tx> {
     };
   }
 
+  static {
+    offerPending(PostgresStore.prototype.reserve, function (this: PostgresStore<unknown>, request) {
+      return this.#reserve(request);
+    });
+    offerPending(PostgresStore.prototype.settle, function (this: PostgresStore<unknown>, lease, settlement) {
+      return this.#calls.settle(lease, settlement);
+    });
+  }
+
   reserve(request: ReserveRequest): Promise<Reservation> {
+    return promised(() => this.#reserve(request));
+  }
+
+  #reserve(request: ReserveRequest): Promise<Reservation> | Pending<Reservation> {
     if (this.#owner === undefined) {
       const tells = request.waits === true && this.#push?.isHeard === true;
       return this.#calls.reserve({ request, session: null, tells });
@@ -132,7 +147,9 @@ export class PostgresStore<Tx> implements Store<Tx> {
 
   async #reserveAs(owner: Sessions, request: ReserveRequest): Promise<Reservation> {
     const session = await owner.ready();
-    const reservation = await this.#calls.reserve({ request, session: session.number, tells: false });
+    const reservation = await promised(() =>
+      this.#calls.reserve({ request, session: session.number, tells: false }),
+    );
     if (reservation.kind === "execute" && !session.isAlive) {
       await this.#giveBack(reservation.lease, request);
       throw new StoreError("the session that was to own this execution has ended: nothing was executed");
@@ -141,7 +158,7 @@ export class PostgresStore<Tx> implements Store<Tx> {
   }
 
   settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
-    return this.#calls.settle(lease, settlement);
+    return promised(() => this.#calls.settle(lease, settlement));
   }
 
   renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]> {

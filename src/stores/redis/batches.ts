@@ -1,4 +1,5 @@
 import { StoreError } from "../../core/errors.ts";
+import type { Pending } from "../../core/pending.ts";
 import type { RecordId } from "../../core/record.ts";
 import type { Lease, Reservation, ReserveRequest, SettleAnswer, Settlement } from "../../core/store.ts";
 import { Gathering, type Verb } from "../gathering.ts";
@@ -31,18 +32,14 @@ export class Batches {
     this.#lines = Array.from({ length: count }, () => lineOf(server, options));
   }
 
-  reserve(request: ReserveRequest): Promise<Reservation> {
-    return rejecting(() => {
-      const { gathering, reserving } = this.#lineOf(request);
-      return gathering.ask(reserving, request, reserveCallOf(request));
-    });
+  reserve(request: ReserveRequest): Pending<Reservation> {
+    const { gathering, reserving } = this.#lineOf(request);
+    return gathering.pend(reserving, request, reserveCallOf(request));
   }
 
-  settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
-    return rejecting(() => {
-      const { gathering, settling } = this.#lineOf(lease);
-      return gathering.ask(settling, lease, settleCallOf(lease, settlement));
-    });
+  settle(lease: Lease, settlement: Settlement): Pending<SettleAnswer> {
+    const { gathering, settling } = this.#lineOf(lease);
+    return gathering.pend(settling, lease, settleCallOf(lease, settlement));
   }
 
   #lineOf(id: RecordId): Line {
@@ -67,15 +64,6 @@ export class Singly {
 
   async settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
     return this.#line.settling.alone(settleCallOf(lease, settlement), { isLeft: false });
-  }
-}
-
-/** What an async function would do as well, with a promise more for each call. */
-function rejecting<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
-  try {
-    return ask();
-  } catch (error) {
-    return Promise.reject(error);
   }
 }
 

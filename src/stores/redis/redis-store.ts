@@ -1,6 +1,8 @@
+import { offerPending } from "../../core/at-once.ts";
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
 import { auditReasons } from "../../core/audit.ts";
 import type { Notes } from "../../core/notes.ts";
+import { type Pending, promised } from "../../core/pending.ts";
 import { encodeProgress } from "../../core/phase.ts";
 import type { RecordId, RecordState, UnknownRecord } from "../../core/record.ts";
 import type { StoredResponse } from "../../core/response.ts";
@@ -111,13 +113,26 @@ export class RedisStore implements Store<never> {
     await this.#look();
   }
 
+  static {
+    offerPending(RedisStore.prototype.reserve, function (this: RedisStore, request) {
+      return this.#reserve(request);
+    });
+    offerPending(RedisStore.prototype.settle, function (this: RedisStore, lease, settlement) {
+      return this.#records.settle(lease, settlement);
+    });
+  }
+
   reserve(request: ReserveRequest): Promise<Reservation> {
+    return promised(() => this.#reserve(request));
+  }
+
+  #reserve(request: ReserveRequest): Promise<Reservation> | Pending<Reservation> {
     if (this.#looked === undefined) void this.#look();
     return this.#records.reserve(request);
   }
 
   settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
-    return this.#records.settle(lease, settlement);
+    return promised(() => this.#records.settle(lease, settlement));
   }
 
   /** A part of a cluster that is down must not cost the others their leases. */

@@ -1,3 +1,4 @@
+import { type Listener, type Pending, promised } from "../../core/pending.ts";
 import { isBusy, isOutsideTransaction, type SqliteDatabase } from "./driver.ts";
 
 /** Writes of one kind, which can be carried out one by one, or in fewer statements when there are many. */
@@ -35,7 +36,7 @@ export class GroupCommit {
 
   /** Answers with what `work` returned, after that is durable. */
   write<T>(work: () => T): Promise<T> {
-    return this.ask<() => unknown, unknown>(anything, work) as Promise<T>;
+    return promised(() => this.ask<() => unknown, unknown>(anything, work)) as Promise<T>;
   }
 
   /**
@@ -43,17 +44,11 @@ export class GroupCommit {
    * nothing of the time before is left. What is asked for before an answer came is asked for at the same time, so that
    * calls of one verb go together, past those of another.
    */
-  ask<Call, Answer>(verb: Verb<Call, Answer>, call: Call): Promise<Answer> {
-    return new Promise<Answer>((resolve, reject) => {
-      if (this.#waiting.length === 0) this.#flushSoon();
-      this.#waiting.push({
-        verb: verb as Verb<unknown, unknown>,
-        call,
-        answer: undefined,
-        resolve: resolve as (answer: unknown) => void,
-        reject,
-      });
-    });
+  ask<Call, Answer>(verb: Verb<Call, Answer>, call: Call): Pending<Answer> {
+    const write = new Write(verb as Verb<unknown, unknown>, call);
+    if (this.#waiting.length === 0) this.#flushSoon();
+    this.#waiting.push(write);
+    return write as Pending<unknown> as Pending<Answer>;
   }
 
   /**
@@ -104,10 +99,10 @@ export class GroupCommit {
       rollback(this.#database);
       // What one write cannot do must not fail the others: each gets a transaction of its own.
       if (writes.length > 1) for (const write of writes) this.#commit([write]);
-      else for (const { reject } of writes) reject(error);
+      else for (const { listener } of writes) listener?.failed(error);
       return;
     }
-    for (const { resolve, answer } of writes) resolve(answer);
+    for (const { listener, answer } of writes) listener?.answered(answer);
   }
 
   /**
@@ -115,12 +110,12 @@ export class GroupCommit {
    * But if somebody has left theirs open, it would become a part of that, and be answered before it is durable.
    */
   #commitAtOnce(write: Write): boolean {
-    const { verb, call, resolve } = write;
+    const { verb, call } = write;
     if (verb.atOnce === undefined || !isOutsideTransaction(this.#database)) return false;
     try {
       const answer = verb.atOnce(call);
       if (answer === undefined) return false;
-      resolve(answer);
+      write.listener?.answered(answer);
     } catch (error) {
       refuse(write, error);
     }
@@ -157,14 +152,15 @@ function byVerb(writes: readonly Write[]): ReadonlyMap<Write["verb"], readonly W
 }
 
 /** Nothing was written; if that is because somebody else has the lock, some things can be told all the same. */
-function refuse({ verb, call, resolve, reject }: Write, error: unknown): void {
+function refuse({ verb, call, listener }: Write, error: unknown): void {
+  let answer: unknown;
   try {
-    const answer = isBusy(error) ? verb.withoutLock?.(call) : undefined;
-    if (answer === undefined) reject(error);
-    else resolve(answer);
+    answer = isBusy(error) ? verb.withoutLock?.(call) : undefined;
   } catch {
-    reject(error);
+    // It is the lock that everybody waits for.
   }
+  if (answer === undefined) listener?.failed(error);
+  else listener?.answered(answer);
 }
 
 /** Some errors, such as a full disk, have already rolled back; then there is nothing left to undo. */
@@ -178,11 +174,20 @@ function nextLoopTurn(): Promise<void> {
   return new Promise((resolve) => void setImmediate(resolve));
 }
 
-interface Write {
+/** Somebody who wants something written, and is told. */
+class Write implements Pending<unknown> {
   readonly verb: Verb<unknown, unknown>;
   readonly call: unknown;
   /** Given out when it is durable. */
-  answer: unknown;
-  readonly resolve: (answer: unknown) => void;
-  readonly reject: (error: unknown) => void;
+  answer: unknown = undefined;
+  listener: Listener<unknown> | undefined = undefined;
+
+  constructor(verb: Verb<unknown, unknown>, call: unknown) {
+    this.verb = verb;
+    this.call = call;
+  }
+
+  tell(listener: Listener<unknown>): void {
+    this.listener = listener;
+  }
 }

@@ -1,8 +1,10 @@
+import { offerPending } from "../../core/at-once.ts";
 import type { AuditEntry, AuditQuery } from "../../core/audit.ts";
 import { answerOf, decide, isAnswer } from "../../core/decide.ts";
 import { StoreError } from "../../core/errors.ts";
 import type { Notes } from "../../core/notes.ts";
 import type { Outbox } from "../../core/outbox.ts";
+import { type Pending, promised } from "../../core/pending.ts";
 import type { RecordId, UnknownRecord } from "../../core/record.ts";
 import type { StoredResponse } from "../../core/response.ts";
 import type {
@@ -130,15 +132,34 @@ export class SqliteStore implements Store<SqliteDatabase> {
     return this.#outbox;
   }
 
+  static {
+    offerPending(SqliteStore.prototype.reserve, function (this: SqliteStore, request) {
+      return this.#reserve(request);
+    });
+    offerPending(SqliteStore.prototype.settle, function (this: SqliteStore, lease, settlement) {
+      return this.#settle(lease, settlement);
+    });
+  }
+
   reserve(request: ReserveRequest): Promise<Reservation> {
-    // Duplicates need nothing written, and are answered without waiting for a transaction. Where one is about to begin
-    // anyway, most requests are new, and looking for them first would take as long as writing them down.
-    if (this.#connection?.commits.isAboutToShare === true) return this.#ask(this.#reserving, request);
-    return this.#reserveFirst(request);
+    return promised(() => this.#reserve(request));
   }
 
   settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> {
-    if (settlement.kind === "complete") return this.#ask(this.#completing, { lease, settlement });
+    return promised(() => this.#settle(lease, settlement));
+  }
+
+  #reserve(request: ReserveRequest): Reservation | Pending<Reservation> {
+    const { commits } = this.#open();
+    // Duplicates need nothing written, and are answered without waiting for a transaction. Where one is about to begin
+    // anyway, most requests are new, and looking for them first would take as long as writing them down.
+    const answer = commits.isAboutToShare ? undefined : this.#answer(request);
+    return answer ?? commits.ask(this.#reserving, request);
+  }
+
+  #settle(lease: Lease, settlement: Settlement): Promise<SettleAnswer> | Pending<SettleAnswer> {
+    if (settlement.kind === "complete")
+      return this.#open().commits.ask(this.#completing, { lease, settlement });
     return this.#write(({ records }) => lifecycle.settle(records, lease, settlement, this.#clock()));
   }
 
@@ -250,20 +271,10 @@ export class SqliteStore implements Store<SqliteDatabase> {
     });
   }
 
-  async #reserveFirst(request: ReserveRequest): Promise<Reservation> {
-    return this.#answer(request) ?? (await this.#ask(this.#reserving, request));
-  }
-
   /** What can be told without writing anything down. */
   #answer(request: ReserveRequest): Reservation | undefined {
     const decision = decide(this.#open().records.get(request)?.record, request, this.#clock());
     return isAnswer(decision) ? answerOf(decision) : undefined;
-  }
-
-  /** Not async, because a promise more is felt where this is: on the path of every request. */
-  #ask<Call, Answer>(verb: Verb<Call, Answer>, call: Call): Promise<Answer> {
-    if (this.#connection === undefined) return Promise.reject(closedError());
-    return this.#connection.commits.ask(verb, call);
   }
 
   async #write<T>(work: (connection: Connection) => T): Promise<T> {
