@@ -39,25 +39,15 @@ export class Deadlines {
 
   /** The promise's value, or `undefined` when the time is up first. The promise itself goes on. */
   within<T>(promise: Promise<T>): Promise<T | undefined> {
-    return this.outcome(
-      promise,
-      (value) => value,
-      (error) => {
-        throw error;
-      },
-    );
+    return this.outcome<T, T | undefined>(promise, itself);
   }
 
   /**
-   * What `answered` makes of an answer, or of `undefined` when the time is up first, or `failed` of its failure. One promise
-   * for all of it: this is on the path of every request, and a chain would make three.
+   * What an answer means, or that the time is up first, or its failure. One promise for all of it: this is on the path of every
+   * request, and a chain would make three.
    */
-  outcome<T, Outcome>(
-    answer: Promise<T> | Pending<T>,
-    answered: (value: T | undefined) => Outcome | Promise<Outcome>,
-    failed: (error: unknown) => Outcome | Promise<Outcome>,
-  ): Promise<Outcome> {
-    const waiting = new Wait(this, answered, failed);
+  outcome<T, Outcome>(answer: Promise<T> | Pending<T>, meaning: Meaning<T, Outcome>): Promise<Outcome> {
+    const waiting = new Wait(this, meaning);
     const promise = new Promise<Outcome>((resolve, reject) => {
       waiting.resolve = resolve;
       waiting.reject = reject;
@@ -126,49 +116,61 @@ class Call extends Deadline {
   }
 }
 
+/** What is made of an answer. */
+export interface Meaning<T, Outcome> {
+  /** `undefined` where the time was up first. */
+  answered(answer: T | undefined): Outcome | Promise<Outcome>;
+  failed(error: unknown): Outcome | Promise<Outcome>;
+}
+
 /** Waits for one answer, within its time. What comes after that counts no more. */
 class Wait<T, Outcome> extends Deadline implements Listener<T> {
   resolve: (outcome: Outcome | Promise<Outcome>) => void = doNothing;
   reject: (error: unknown) => void = doNothing;
   readonly #deadlines: Deadlines;
-  readonly #answered: (value: T | undefined) => Outcome | Promise<Outcome>;
-  readonly #failed: (error: unknown) => Outcome | Promise<Outcome>;
-  #isConcluded = false;
+  readonly #meaning: Meaning<T, Outcome>;
 
-  constructor(
-    deadlines: Deadlines,
-    answered: (value: T | undefined) => Outcome | Promise<Outcome>,
-    failed: (error: unknown) => Outcome | Promise<Outcome>,
-  ) {
+  constructor(deadlines: Deadlines, meaning: Meaning<T, Outcome>) {
     super();
     this.#deadlines = deadlines;
-    this.#answered = answered;
-    this.#failed = failed;
+    this.#meaning = meaning;
   }
 
   answered(value: T): void {
-    this.#conclude(this.#answered, value);
+    if (!this.isOpen) return;
+    this.#deadlines.meet(this);
+    this.#answered(value);
   }
 
   failed(error: unknown): void {
-    this.#conclude(this.#failed, error);
+    if (!this.isOpen) return;
+    this.#deadlines.meet(this);
+    try {
+      this.resolve(this.#meaning.failed(error));
+    } catch (thrown) {
+      this.reject(thrown);
+    }
   }
 
   missed(): void {
-    this.#conclude(this.#answered, undefined);
+    this.#answered(undefined);
   }
 
-  #conclude<Known>(meaning: (known: Known) => Outcome | Promise<Outcome>, known: Known): void {
-    if (this.#isConcluded) return;
-    this.#isConcluded = true;
-    this.#deadlines.meet(this);
+  #answered(value: T | undefined): void {
     try {
-      this.resolve(meaning(known));
+      this.resolve(this.#meaning.answered(value));
     } catch (error) {
       this.reject(error);
     }
   }
 }
+
+const itself: Meaning<never, never> = {
+  answered: (value) => value as never,
+  failed(error) {
+    throw error;
+  },
+};
 
 function doNothing(): void {}
 

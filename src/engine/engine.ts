@@ -1,5 +1,4 @@
 import { BriefTable } from "../core/brief-table.ts";
-import { StoreBusyError, StoreError, UnreadableError } from "../core/errors.ts";
 import type { RecordId } from "../core/record.ts";
 import type {
   Bust,
@@ -27,8 +26,9 @@ import { Limits } from "./limits/limits.ts";
 import { Lookout } from "./limits/lookout.ts";
 import type { EngineOptions } from "./options.ts";
 import { type CacheTicket, ReplayCache } from "./replay-cache.ts";
+import { Reserving, type ReservingHost } from "./reserving.ts";
 import { type Runtime, randomName, withTheTurn } from "./runtime.ts";
-import { assertOpened, type Late, noBreaker, StoreLine } from "./store-line.ts";
+import { noBreaker, StoreLine } from "./store-line.ts";
 import type { Tracing } from "./tracing.ts";
 import { Unheard } from "./unheard.ts";
 import {
@@ -59,6 +59,7 @@ export class Engine {
   readonly limits: Limits | undefined;
   readonly #leading: Leading | undefined;
   readonly #line: StoreLine;
+  readonly #reservingHost: ReservingHost;
   #isClosed = false;
   readonly #host: ExecutionHost;
   /** What the names of all reservations of this process begin with. */
@@ -97,6 +98,15 @@ export class Engine {
       keepBeating: () => this.#leases.keepBeating(),
       gaveUp: (execution) => this.#release(execution, { kind: "storeDown" }),
     });
+    this.#reservingHost = {
+      line: this.#line,
+      unheard: this.#unheard,
+      events: this.events,
+      runtime: options.runtime,
+      cache: this.#cache,
+      leaseMs: options.leaseMs,
+      verdictOf: (reservation, asking) => this.#verdictOf(reservation, asking),
+    };
     this.#host = {
       events: this.events,
       deadlines: (ms) => this.#executionDeadlines.of(ms),
@@ -282,44 +292,12 @@ export class Engine {
     /** What time it is, from whoever has just looked: looking is not free. */
     reservedAt = this.runtime.now(),
   ): Verdict | Promise<Verdict> {
-    const { breaker } = this.#line;
-    const entered = breaker?.enter() ?? noBreaker;
+    const entered = this.#line.breaker?.enter() ?? noBreaker;
     if (entered === 0) return next(this.#storeDown(arrival));
-    const ticket = this.#cache?.ticket();
     const owner = this.#ownerPrefix + ++this.#reservations;
-    const { scope, key, fingerprint, policy } = arrival;
-    const { leaseMs } = this.#options;
-    const unanswered = (error: unknown, late?: Late): Verdict | Promise<Verdict> => {
-      breaker?.failed(entered, this.runtime.now() - reservedAt, error);
-      // What was never sent cannot have been granted, and what could not be read has been given back.
-      if (!(error instanceof StoreBusyError || error instanceof UnreadableError)) {
-        this.#unheard.addReservation({ scope, key, owner, policy, since: reservedAt }, late);
-      }
-      this.events.emit({ type: "store_error", verb: "reserve", error });
-      return next(this.#storeDown(arrival, error));
-    };
-    const answered = (reservation: Reservation, late?: Late): Verdict | Promise<Verdict> => {
-      const grantedAt = late === undefined ? reservedAt : this.runtime.now();
-      const tookMs = grantedAt - reservedAt;
-      if (reservation.kind === "execute" && tookMs >= leaseMs) {
-        const error = new StoreError("the store's answer took as long as the lease that it granted");
-        // It has come, so what it granted can be given back at once.
-        return unanswered(error, Promise.resolve());
-      }
-      breaker?.succeeded(entered, tookMs, grantedAt);
-      if (reservation.kind === "replay") {
-        try {
-          assertOpened(reservation.response);
-        } catch (error) {
-          return unanswered(error, late);
-        }
-        this.#cache?.keep(ticket, arrival, reservation);
-      }
-      return next(this.#verdictOf(reservation, arrival, { reservedAt, grantedAt }));
-    };
+    const { scope, key, fingerprint, policy, route, request } = arrival;
     const { retentionMs, onCrash, reconcileAfterMs } = policy;
-    const { route, request } = arrival;
-    const mode = modeOf(arrival);
+    const { leaseMs } = this.#options;
     return this.#line.reserve(
       {
         scope,
@@ -330,13 +308,12 @@ export class Engine {
         retentionMs,
         onCrash,
         reconcileAfterMs,
-        mode,
+        mode: modeOf(arrival),
         route,
         request,
         waits: policy.onInFlight === "wait",
       },
-      answered,
-      unanswered,
+      new Reserving(this.#reservingHost, { arrival, owner, reservedAt, entered, next }),
     );
   }
 
@@ -344,11 +321,7 @@ export class Engine {
     return storeDownVerdict(arrival, { error, retryAfterMs: this.#line.retryAfterMs });
   }
 
-  #verdictOf(
-    reservation: Reservation,
-    { policy }: Arrival,
-    { reservedAt, grantedAt }: { readonly reservedAt: number; readonly grantedAt: number },
-  ): Verdict {
+  #verdictOf(reservation: Reservation, { arrival: { policy }, reservedAt, grantedAt }: Reserving): Verdict {
     switch (reservation.kind) {
       case "execute": {
         const { lease, after, progress, createdAt } = reservation;
@@ -420,17 +393,17 @@ export class Engine {
     foreseen = settlement,
   ): Settled | Promise<Settled> {
     const ticket = this.#cache?.ticket();
-    const unanswered = (error: unknown): Settled => {
+    const failed = (error: unknown): Settled => {
       this.events.emit({ type: "store_error", verb: "settle", error });
       this.#unheard.addOutcome(execution, settlement);
       return meaning(undefined);
     };
     const answered = (answer: SettleAnswer | undefined): Settled => {
-      if (answer === undefined) return unanswered(this.#line.tooLate("settle"));
+      if (answer === undefined) return failed(this.#line.tooLate("settle"));
       this.#keepSettled(ticket, execution, settlement, answer);
       return meaning(answer);
     };
-    return this.#line.settle(execution.lease, foreseen, answered, unanswered);
+    return this.#line.settle(execution.lease, foreseen, { answered, failed });
   }
 
   /** Called while the execution is still known to be under way. */

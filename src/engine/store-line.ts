@@ -16,7 +16,7 @@ import type {
 } from "../core/store.ts";
 import { isPromiseLike } from "../core/when-known.ts";
 import { Breaker, type BreakerOptions } from "./breaker.ts";
-import { Deadlines } from "./deadlines.ts";
+import { Deadlines, type Meaning } from "./deadlines.ts";
 import type { Events, StoreVerb } from "./events.ts";
 import type { Sealing } from "./options.ts";
 import type { Runtime } from "./runtime.ts";
@@ -53,71 +53,60 @@ export class StoreLine {
   }
 
   /**
-   * Asks for a reservation, with its time limit; `answered` is given what came, and `unanswered` why nothing did, both at once
-   * where the store answers at once. Otherwise they are also given the answer itself, which may still come. There is one
-   * promise for all of it: this is on the path of every request.
+   * Asks for a reservation, with its time limit, and gives what came to `meaning`: at once where the store answers at once. There
+   * is one promise for all of it: this is on the path of every request.
    */
   reserve<Outcome>(
     request: ReserveRequest,
-    answered: (reservation: Reservation, late?: Late) => Outcome | Promise<Outcome>,
-    unanswered: (error: unknown, late?: Late) => Outcome | Promise<Outcome>,
+    meaning: ReservationMeaning<Outcome>,
   ): Outcome | Promise<Outcome> {
     const sealing = this.#sealing;
-    if (sealing !== undefined) return this.#reserveSealed(sealing, request, answered, unanswered);
+    if (sealing !== undefined) return this.#reserveSealed(sealing, request, meaning);
     let answer: Reservation | Promise<Reservation> | Pending<Reservation>;
     try {
       answer = this.#isWatched()
         ? asked(this.#store, this.#store.reserve, request)
         : askedShortly(this.#store, this.#store.reserve, request);
     } catch (error) {
-      return unanswered(error);
+      return meaning.failed(error);
     }
-    if (!isToCome(answer)) return answered(answer);
-    const late = answer;
-    return this.deadlines.outcome(
-      late,
-      (reservation) =>
-        reservation === undefined ? unanswered(this.tooLate("reserve"), late) : answered(reservation, late),
-      (error) => unanswered(error, late),
-    );
+    if (!isToCome(answer)) return meaning.answered(answer);
+    meaning.late = answer;
+    return this.deadlines.outcome(answer, meaning);
   }
 
   /** The same where what is stored has to be opened first. */
   #reserveSealed<Outcome>(
     sealing: Sealing,
     request: ReserveRequest,
-    answered: (reservation: Reservation, late?: Late) => Outcome | Promise<Outcome>,
-    unanswered: (error: unknown, late?: Late) => Outcome | Promise<Outcome>,
+    meaning: ReservationMeaning<Outcome>,
   ): Outcome | Promise<Outcome> {
     let answer: Reservation | Promise<Reservation>;
     try {
       answer = sealing.reserveSealed(request);
     } catch (error) {
-      return unanswered(error);
+      return meaning.failed(error);
     }
-    const late = isPromiseLike(answer) ? answer : undefined;
-    const failed = (error: unknown) => unanswered(error, late);
-    const opened = (reservation: Reservation | undefined) =>
-      reservation === undefined ? failed(this.tooLate("reserve")) : answered(reservation, late);
     const stored = (reservation: Reservation | undefined) => {
-      if (reservation === undefined) return opened(reservation);
+      if (reservation === undefined) return meaning.answered(undefined);
       let open: Reservation | Promise<Reservation>;
       try {
         open = sealing.openReservation(request, reservation);
       } catch (error) {
-        return failed(error);
+        return meaning.failed(error);
       }
-      return isPromiseLike(open) ? this.deadlines.outcome(open, opened, failed) : opened(open);
+      return isPromiseLike(open) ? this.deadlines.outcome(open, meaning) : meaning.answered(open);
     };
-    return late === undefined ? stored(answer as Reservation) : this.deadlines.outcome(late, stored, failed);
+    if (!isPromiseLike(answer)) return stored(answer);
+    meaning.late = answer;
+    return this.deadlines.outcome(answer, { answered: stored, failed: (error) => meaning.failed(error) });
   }
 
-  /** Tells an outcome, within the time limit: `answered` is given what the store said, or nothing if the time was up. */
+  /** Tells an outcome, within the time limit. */
   settle<Outcome>(
     lease: Lease,
     settlement: Settlement,
-    answered: (answer: SettleAnswer | undefined) => Outcome | Promise<Outcome>,
-    unanswered: (error: unknown) => Outcome | Promise<Outcome>,
+    meaning: Meaning<SettleAnswer, Outcome>,
   ): Outcome | Promise<Outcome> {
     let answer: SettleAnswer | Promise<SettleAnswer> | Pending<SettleAnswer>;
     try {
@@ -125,9 +114,9 @@ export class StoreLine {
         ? asked(this.#store, this.#store.settle, lease, settlement)
         : askedShortly(this.#store, this.#store.settle, lease, settlement);
     } catch (error) {
-      return unanswered(error);
+      return meaning.failed(error);
     }
-    return isToCome(answer) ? this.deadlines.outcome(answer, answered, unanswered) : answered(answer);
+    return isToCome(answer) ? this.deadlines.outcome(answer, meaning) : meaning.answered(answer);
   }
 
   /** One question, with its time limit; rejects with a StoreError and nothing else. */
@@ -221,6 +210,12 @@ export class StoreLine {
 
 /** An answer that may still come, when nobody waits for it any more. */
 export type Late = Promise<unknown> | Pending<unknown>;
+
+/** What a reservation means to whoever has asked for it. */
+export interface ReservationMeaning<Outcome> extends Meaning<Reservation, Outcome> {
+  /** Set where the store does not answer at once. */
+  late: Late | undefined;
+}
 
 function isToCome<Answer>(
   answer: Answer | Promise<Answer> | Pending<Answer>,

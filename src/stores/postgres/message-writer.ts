@@ -2,6 +2,9 @@ const bytesAtFirst = 64 * 1024;
 /** What a batch of large answers needed is given back. */
 const bytesKept = 1024 * 1024;
 
+const shortLengthMax = 64;
+const asciiEnd = 0x80;
+
 /**
  * Writes messages of Postgres's protocol, one behind the other. There is one place where they are put together, used
  * again and again; what is sent is a copy.
@@ -59,13 +62,28 @@ export class MessageWriter {
     const start = this.beginValue();
     if (typeof value === "string") {
       this.#room(3 * value.length);
-      this.#at += this.#bytes.write(value, this.#at);
+      if (!this.#isWrittenHere(value)) this.#at += this.#bytes.write(value, this.#at);
     } else {
       this.#room(value.byteLength);
       this.#bytes.set(value, this.#at);
       this.#at += value.byteLength;
     }
     this.endValue(start);
+  }
+
+  /** Names and keys are short and ASCII: to write them down takes less than to ask for it. */
+  #isWrittenHere(text: string): boolean {
+    const { length } = text;
+    if (length > shortLengthMax) return false;
+    const bytes = this.#bytes;
+    const at = this.#at;
+    for (let i = 0; i < length; i += 1) {
+      const unit = text.charCodeAt(i);
+      if (unit >= asciiEnd) return false;
+      bytes[at + i] = unit;
+    }
+    this.#at = at + length;
+    return true;
   }
 
   beginValue(): number {

@@ -74,10 +74,11 @@ type Taking = Extract<Decision, { kind: "execute" | "accept" }>;
 
 /** What a record is to the request that has just inserted it, and where its row is, if that was told. */
 export function newReservation(request: ReserveRequest, now: number, place?: string): Reservation {
-  const taken = { fence: 1, after: "absent", progress: noProgress, createdAt: now } as const;
-  const reservation = reservationOf(request, taken);
-  if (place === undefined || reservation.kind !== "execute") return reservation;
-  return { ...reservation, lease: new PlacedLease(reservation.lease, place) };
+  if (request.mode === "accept") return { kind: "pending" };
+  const { scope, key, owner } = request;
+  const held = { scope, key, fence: 1, owner };
+  const lease = place === undefined ? held : new PlacedLease(held, place);
+  return { kind: "execute", after: "absent", lease, progress: noProgress, createdAt: now };
 }
 
 /** What an inserted or taken record is to the request: a lease, or nothing but accepted. */
