@@ -5,6 +5,7 @@ import { startChild } from "./child.js";
  * @typedef {"pool" | "preparedPool" | "latchkey" | "latchkeyPlain" | "latchkeyCached" | "nodeIdempotency"
  *   | "nodeIdempotencyLogged" | "nodeIdempotencyCore"} Kind
  */
+/** @typedef {"plain" | "latchkey" | "latchkeyPlain" | "latchkeyNormal"} SqliteKind */
 /** @typedef {import("./load.js").ClosedSample} ClosedSample */
 /** @typedef {import("./load.js").OpenSample} OpenSample */
 
@@ -29,21 +30,45 @@ import { startChild } from "./child.js";
  * @param {Record<Name, Kind>} kinds
  * @returns {Promise<Record<Name, Apart>>}
  */
-export async function contendersApart(url, kinds) {
+export function contendersApart(url, kinds) {
+  return eachApart("postgres-contender.js", url, kinds);
+}
+
+/**
+ * The same on SQLite, each with a file of its own.
+ *
+ * @template {string} Name
+ * @param {string} folder
+ * @param {Record<Name, SqliteKind>} kinds
+ * @returns {Promise<Record<Name, Apart>>}
+ */
+export function sqliteContendersApart(folder, kinds) {
+  return eachApart("sqlite-contender.js", folder, kinds);
+}
+
+/**
+ * @template {string} Name
+ * @param {string} program
+ * @param {string} place
+ * @param {Record<Name, string>} kinds
+ * @returns {Promise<Record<Name, Apart>>}
+ */
+async function eachApart(program, place, kinds) {
   const contenders = /** @type {Record<Name, Apart>} */ ({});
   for (const name of /** @type {Name[]} */ (Object.keys(kinds))) {
-    contenders[name] = await contenderApart(kinds[name], url);
+    contenders[name] = await contenderApart(program, kinds[name], place);
   }
   return contenders;
 }
 
 /**
- * @param {Kind} kind
- * @param {string} url
+ * @param {string} program
+ * @param {string} kind
+ * @param {string} place
  * @returns {Promise<Apart>}
  */
-async function contenderApart(kind, url) {
-  const { child, exit } = await startChild("postgres-contender.js", [kind, url]);
+async function contenderApart(program, kind, place) {
+  const { child, exit } = await startChild(program, [kind, place]);
   const ask = async (/** @type {string} */ task, /** @type {object} */ options = {}) => {
     child.send({ task, options });
     const [message] = await Promise.race([

@@ -3,6 +3,7 @@
 import { latchkeyOn, plainPool, withCache, withoutGroupCommit } from "../lib/contenders.js";
 import { closedLoop, forEachOf, openLoop, warmUp, warmUpAlone } from "../lib/load.js";
 import { nodeIdempotencyCore, nodeIdempotencyStatements } from "../lib/node-idempotency.js";
+import { doAsAsked } from "./tasks.js";
 
 /** @typedef {import("../lib/contenders.js").Contender} Contender */
 /** @typedef {import("../lib/apart.js").Kind} Kind */
@@ -40,12 +41,4 @@ const tasks = {
     }),
 };
 
-process.on("message", async (/** @type {{ task: keyof Tasks, options: any }} */ { task, options }) => {
-  try {
-    process.send?.({ answer: await tasks[task](options) });
-  } catch (error) {
-    process.send?.({ error: String(error) });
-  }
-});
-process.on("disconnect", () => void contender.close().then(() => process.exit()));
-process.send?.("ready");
+doAsAsked(tasks, () => contender.close());

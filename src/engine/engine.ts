@@ -75,7 +75,7 @@ export class Engine {
     const host = { ...options, events: this.events };
     this.#line = new StoreLine({
       ...host,
-      isWatched: () => this.events.areHeard || this.tracing !== undefined,
+      mayTellShortly: () => !this.events.areHeard && this.tracing === undefined && this.limits === undefined,
     });
     const mayAsk = () => this.#line.breaker?.isClosed !== false;
     this.limits =
@@ -403,7 +403,7 @@ export class Engine {
       this.#keepSettled(ticket, execution, settlement, answer);
       return meaning(answer);
     };
-    return this.#line.settle(execution.lease, foreseen, { answered, failed });
+    return this.#line.settle(execution, foreseen, { answered, failed });
   }
 
   /** Called while the execution is still known to be under way. */

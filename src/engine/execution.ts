@@ -197,6 +197,11 @@ export class Execution {
     return this.#abort.signal;
   }
 
+  /** Whether somebody may be listening for its end. */
+  get hasSignal(): boolean {
+    return this.#abort !== undefined;
+  }
+
   /** Keeps the answer for longer, or shorter, than the route's policy says. */
   retainFor(ms: number): void {
     if (!(ms > 0)) throw new RangeError(`retainFor takes milliseconds above 0, got ${ms}`);

@@ -30,7 +30,7 @@ export class StoreLine {
   readonly #events: Events;
   readonly #timeoutMs: number;
   readonly #sealing: Sealing | undefined;
-  readonly #isWatched: () => boolean;
+  readonly #mayTellShortly: () => boolean;
 
   constructor(options: {
     readonly store: Store;
@@ -39,15 +39,15 @@ export class StoreLine {
     readonly storeTimeoutMs: number;
     readonly breaker?: BreakerOptions | false | undefined;
     readonly sealing?: Sealing | undefined;
-    /** Whether code of the application's hears of answers, and expects to do so on behalf of the request that asked. */
-    readonly isWatched: () => boolean;
+    /** Whether it does not matter on whose behalf answers are told: no code of the application's hears of them. */
+    readonly mayTellShortly: () => boolean;
   }) {
     this.#store = options.store;
     this.#runtime = options.runtime;
     this.#events = options.events;
     this.#timeoutMs = options.storeTimeoutMs;
     this.#sealing = options.sealing;
-    this.#isWatched = options.isWatched;
+    this.#mayTellShortly = options.mayTellShortly;
     this.deadlines = new Deadlines(options.runtime, options.storeTimeoutMs);
     this.breaker = options.breaker === false ? undefined : new Breaker(options.breaker ?? {}, options);
   }
@@ -64,9 +64,8 @@ export class StoreLine {
     if (sealing !== undefined) return this.#reserveSealed(sealing, request, meaning);
     let answer: Reservation | Promise<Reservation> | Pending<Reservation>;
     try {
-      answer = this.#isWatched()
-        ? asked(this.#store, this.#store.reserve, request)
-        : askedShortly(this.#store, this.#store.reserve, request);
+      const ask = this.#mayTellShortly() ? askedShortly : asked;
+      answer = ask(this.#store, this.#store.reserve, request);
     } catch (error) {
       return meaning.failed(error);
     }
@@ -102,17 +101,16 @@ export class StoreLine {
     return this.deadlines.outcome(answer, { answered: stored, failed: (error) => meaning.failed(error) });
   }
 
-  /** Tells an outcome, within the time limit. */
+  /** Tells an outcome, within the time limit. Whoever listens to the execution's signal may be told that it is lost. */
   settle<Outcome>(
-    lease: Lease,
+    { lease, hasSignal }: { readonly lease: Lease; readonly hasSignal: boolean },
     settlement: Settlement,
     meaning: Meaning<SettleAnswer, Outcome>,
   ): Outcome | Promise<Outcome> {
     let answer: SettleAnswer | Promise<SettleAnswer> | Pending<SettleAnswer>;
     try {
-      answer = this.#isWatched()
-        ? asked(this.#store, this.#store.settle, lease, settlement)
-        : askedShortly(this.#store, this.#store.settle, lease, settlement);
+      const ask = !hasSignal && this.#mayTellShortly() ? askedShortly : asked;
+      answer = ask(this.#store, this.#store.settle, lease, settlement);
     } catch (error) {
       return meaning.failed(error);
     }

@@ -13,8 +13,9 @@ import type { Execution, Outcome, Settled } from "../engine/execution.ts";
 import { recall } from "../engine/recall.ts";
 import { wallTime } from "../engine/runtime.ts";
 import type { Arrival, Verdict } from "../engine/verdict.ts";
-import { fromJsonText, type Jsonified, plainCopy, toJsonText } from "./json.ts";
+import { fromJsonText, type Jsonified, toJsonText } from "./json.ts";
 import { currentOperation, type Operation, operationIsOver, runOperation } from "./operation.ts";
+import { plainCopy } from "./plain-copy.ts";
 
 /** An operation outside HTTP: a message from a queue, a webhook, a job. */
 export interface RunRequest {

@@ -102,8 +102,8 @@ export class Gathering {
       this.#traffic.asked(waiting.askedAt);
       this.#makeReady(waiting);
     } else if (first.verb === waiting.verb && waiting.verb.isUnordered) {
-      // A batch holds a record once, and there is no reason to wait for the next one.
-      void this.#carryAlone(waiting);
+      // A batch holds a record once, and there is no reason to wait for the next one; but whoever asks has yet to listen.
+      queueMicrotask(() => void this.#carryAlone(waiting));
     } else {
       first.behind ??= [];
       first.behind.push(waiting);

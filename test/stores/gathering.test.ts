@@ -41,6 +41,20 @@ describe("what travels together", () => {
     ]);
   });
 
+  it("a call that fails while it is being asked is told so, also where it need not wait for the one before it", async () => {
+    const { verb } = database({ isUnordered: true });
+    const throwing = {
+      ...verb,
+      alone(): Promise<string> {
+        throw new StoreError("no connection");
+      },
+    };
+    const all = gathering();
+    const answers = [1, 2].map(() => all.ask(throwing, id("a"), id("a")));
+    const told = await Promise.allSettled(answers);
+    expect(told.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+  });
+
   it("where no batch waits for another, calls stay in the order in which they came", async () => {
     const { asked, verb } = database();
     const all = new Gathering({ isRefusal: () => false, isSorted: false });

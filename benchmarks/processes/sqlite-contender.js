@@ -1,0 +1,71 @@
+// One of those who are measured on SQLite, in a process of its own, as it would be in earnest: where several share one, each
+// pays for what the others have made of the compiled code.
+import { randomUUID } from "node:crypto";
+import { join } from "node:path";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { createLatchkey } from "latchkey";
+import { sqliteStore } from "latchkey/sqlite";
+import Database from "libsql";
+import { withoutGroupCommit } from "../lib/contenders.js";
+import { closedLoop, warmUp } from "../lib/load.js";
+import { charge, chargeBytes, order } from "../lib/payload.js";
+import { doAsAsked } from "./tasks.js";
+
+/** @typedef {import("../lib/apart.js").SqliteKind} SqliteKind */
+
+const [kind = "", folder = ""] = process.argv.slice(2);
+const path = join(folder, `${kind}.db`);
+
+/** @type {Record<SqliteKind, () => { operation(): Promise<unknown>, close(): Promise<void> }>} */
+const makers = {
+  plain: plainStatements,
+  latchkey: () => latchkeyOn({}),
+  latchkeyPlain: () => latchkeyOn(withoutGroupCommit),
+  latchkeyNormal: () => latchkeyOn({ synchronous: "normal" }),
+};
+const contender = makers[/** @type {SqliteKind} */ (kind)]();
+
+/** @param {import("latchkey/sqlite").SqliteStoreOptions} options */
+function latchkeyOn(options) {
+  const database = new Database(path);
+  const latchkey = createLatchkey({ store: sqliteStore(database, options), tenant: "single" });
+  return {
+    operation: () => latchkey.run({ tenant: "acme", key: randomUUID(), input: order }, () => charge),
+    async close() {
+      await latchkey.close();
+      database.close();
+    },
+  };
+}
+
+/** The least that is durable before the handler runs and before the answer is sent. */
+function plainStatements() {
+  const database = new Database(path);
+  database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
+  database.exec("CREATE TABLE plain_records (key TEXT PRIMARY KEY, state TEXT NOT NULL, response BLOB)");
+  const reserve = database.prepare(
+    "INSERT INTO plain_records (key, state) VALUES (?, 'in_progress') ON CONFLICT DO NOTHING",
+  );
+  const complete = database.prepare(
+    "UPDATE plain_records SET state = 'completed', response = ? WHERE key = ? AND state = 'in_progress'",
+  );
+  return {
+    async operation() {
+      const key = randomUUID();
+      reserve.run(key);
+      await nextTurn(); // The handler: others have their turn.
+      complete.run(chargeBytes, key);
+    },
+    async close() {
+      database.close();
+    },
+  };
+}
+
+doAsAsked(
+  {
+    warmUp: () => warmUp([contender], { callers: [64] }),
+    fresh: ({ callers }) => closedLoop({ callers, operation: contender.operation }),
+  },
+  contender.close,
+);
