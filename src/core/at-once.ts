@@ -3,12 +3,16 @@ import type { Pending } from "./pending.ts";
 /** A verb of a store, such as `reserve`. */
 type Verb<Args extends unknown[], Answer> = (...args: Args) => Promise<Answer>;
 
-/*
+/**
  * The other forms of verbs. They are known by the verb and not by the store, so that whoever puts another verb in its
  * place, to count or to delay or to fail, is the one who is asked; and not by a property of it, which is copied with it.
  */
-const forms = new WeakMap<object, unknown>();
-const shortForms = new WeakMap<object, unknown>();
+const forms = new WeakMap<object, Forms>();
+
+interface Forms {
+  readonly atOnce?: unknown;
+  readonly pending?: unknown;
+}
 
 /**
  * Gives a verb a second form, for a store whose records are in this process: the answer itself, where the verb gives a
@@ -18,7 +22,7 @@ export function offerAtOnce<Args extends unknown[], Answer>(
   verb: Verb<Args, Answer>,
   atOnce: (...args: Args) => Answer | Promise<Answer>,
 ): void {
-  forms.set(verb, atOnce);
+  forms.set(verb, { ...forms.get(verb), atOnce });
 }
 
 /** Gives a verb a form without promises, for a store whose answers come from elsewhere. */
@@ -26,7 +30,7 @@ export function offerPending<Args extends unknown[], Answer>(
   verb: Verb<Args, Answer>,
   pending: (...args: Args) => Answer | Promise<Answer> | Pending<Answer>,
 ): void {
-  shortForms.set(verb, pending);
+  forms.set(verb, { ...forms.get(verb), pending });
 }
 
 /** Asks a store: the answer at once, where its verb can, and else the promise of it. */
@@ -35,8 +39,8 @@ export function asked<Args extends unknown[], Answer>(
   verb: Verb<Args, Answer>,
   ...args: Args
 ): Answer | Promise<Answer> {
-  const atOnce = forms.get(verb) as ((...args: Args) => Answer | Promise<Answer>) | undefined;
-  return atOnce === undefined ? verb.apply(store, args) : atOnce.apply(store, args);
+  const atOnce = forms.get(verb)?.atOnce as Form<Args, Answer | Promise<Answer>>;
+  return (atOnce ?? verb).apply(store, args);
 }
 
 /** The same for whoever needs no promise, and does not mind in which asynchronous context the answer comes. */
@@ -45,8 +49,9 @@ export function askedShortly<Args extends unknown[], Answer>(
   verb: Verb<Args, Answer>,
   ...args: Args
 ): Answer | Promise<Answer> | Pending<Answer> {
-  const pending = shortForms.get(verb) as
-    | ((...args: Args) => Answer | Promise<Answer> | Pending<Answer>)
-    | undefined;
-  return pending === undefined ? asked(store, verb, ...args) : pending.apply(store, args);
+  const form = forms.get(verb);
+  const short = (form?.pending ?? form?.atOnce) as Form<Args, Answer | Promise<Answer> | Pending<Answer>>;
+  return (short ?? verb).apply(store, args);
 }
+
+type Form<Args extends unknown[], Given> = ((...args: Args) => Given) | undefined;
