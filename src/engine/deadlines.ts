@@ -17,24 +17,35 @@ export class Deadlines {
     this.#ms = ms;
   }
 
-  /** Calls `miss` when the time is up, unless the deadline was met before. Whoever knows what time it is may say so. */
-  set(miss: () => void, now?: number): Deadline {
+  /** Calls `miss` when the time is up, unless the deadline was met before. */
+  set(miss: () => void): Deadline {
     const deadline = new Call(miss);
-    this.#add(deadline, now);
+    this.add(deadline);
     return deadline;
+  }
+
+  /** The same for one that was made before. Whoever knows what time it is may say so. */
+  add(deadline: Deadline, now = this.#runtime.now()): void {
+    deadline.isOpen = true;
+    deadline.dueAt = now + this.#ms;
+    deadline.dueBefore = this.#last;
+    if (this.#last === undefined) this.#first = deadline;
+    else this.#last.dueAfter = deadline;
+    this.#last = deadline;
+    if (this.#cancelTimer === undefined && Number.isFinite(this.#ms)) this.#wait(this.#ms);
   }
 
   meet(deadline: Deadline): void {
     if (!deadline.isOpen) return;
-    const { before, after } = deadline;
+    const { dueBefore, dueAfter } = deadline;
     deadline.isOpen = false;
-    if (before === undefined) this.#first = after;
-    else before.after = after;
-    if (after === undefined) this.#last = before;
-    else after.before = before;
+    if (dueBefore === undefined) this.#first = dueAfter;
+    else dueBefore.dueAfter = dueAfter;
+    if (dueAfter === undefined) this.#last = dueBefore;
+    else dueAfter.dueBefore = dueBefore;
     // Whoever keeps a deadline that was met must not keep all those that came after it.
-    deadline.before = undefined;
-    deadline.after = undefined;
+    deadline.dueBefore = undefined;
+    deadline.dueAfter = undefined;
   }
 
   /** The promise's value, or `undefined` when the time is up first. The promise itself goes on. */
@@ -52,7 +63,7 @@ export class Deadlines {
       waiting.resolve = resolve;
       waiting.reject = reject;
     });
-    this.#add(waiting);
+    this.add(waiting);
     if (isPending<T>(answer)) answer.tell(waiting);
     else {
       answer.then(
@@ -65,16 +76,6 @@ export class Deadlines {
 
   close(): void {
     this.#cancelTimer?.();
-  }
-
-  #add(deadline: Deadline, now = this.#runtime.now()): void {
-    deadline.isOpen = true;
-    deadline.dueAt = now + this.#ms;
-    deadline.before = this.#last;
-    if (this.#last === undefined) this.#first = deadline;
-    else this.#last.after = deadline;
-    this.#last = deadline;
-    if (this.#cancelTimer === undefined && Number.isFinite(this.#ms)) this.#wait(this.#ms);
   }
 
   /** The timer is left running when a deadline is met: by then there is mostly another one. */
@@ -96,8 +97,9 @@ export class Deadlines {
 /** One place in the list, and whom to tell when its time is up. */
 export abstract class Deadline {
   dueAt = 0;
-  before: Deadline | undefined = undefined;
-  after: Deadline | undefined = undefined;
+  /** Its place in the list; the list's to set. */
+  dueBefore: Deadline | undefined = undefined;
+  dueAfter: Deadline | undefined = undefined;
   /** Whether it is neither met nor missed. */
   isOpen = false;
   abstract missed(): void;

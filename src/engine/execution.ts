@@ -15,7 +15,7 @@ import type {
   TransactAnswer,
 } from "../core/store.ts";
 import { backoffMs, settledStates } from "../core/transition.ts";
-import type { Deadline, Deadlines } from "./deadlines.ts";
+import { Deadline, type Deadlines } from "./deadlines.ts";
 import type { Events, LatchkeyEvent } from "./events.ts";
 import type { Flight } from "./flight.ts";
 import type { ExecutionTrace } from "./tracing.ts";
@@ -101,8 +101,11 @@ export interface ExecutionHost {
   isLapsed(execution: Execution): boolean;
 }
 
-/** One attempt at one request: the holder of a lease from the moment it was reserved until it is settled. */
-export class Execution {
+/**
+ * One attempt at one request: the holder of a lease from the moment it was reserved until it is settled. Its time limit is a
+ * deadline, which it is itself: every request has one.
+ */
+export class Execution extends Deadline {
   readonly lease: Lease;
   readonly after: ExecuteAfter;
   /** What earlier attempts have written down. */
@@ -128,8 +131,6 @@ export class Execution {
   readonly #host: ExecutionHost;
   readonly #policy: ExecutionPolicy;
   readonly #deadlines: Deadlines;
-  /** Undefined once it is met. */
-  #deadline: Deadline | undefined;
   readonly #reservedAt: number;
   /** How long it took until its outcome was known; 0 if nobody was listening then. */
   #tookMs = 0;
@@ -153,6 +154,7 @@ export class Execution {
     /** When it was granted: the time limit counts from here. */
     readonly grantedAt: number;
   }) {
+    super();
     this.#host = options.host;
     this.#policy = options.policy;
     this.lease = options.lease;
@@ -163,7 +165,7 @@ export class Execution {
     this.#reservedAt = options.reservedAt;
     this.#retentionMs = options.policy.retentionMs;
     this.#deadlines = options.host.deadlines(options.policy.executionTimeoutMs);
-    this.#deadline = this.#deadlines.set(() => this.#timeOut(), options.grantedAt);
+    this.#deadlines.add(this, options.grantedAt);
   }
 
   get policy(): ExecutionPolicy {
@@ -362,14 +364,12 @@ export class Execution {
 
   #outcomeIsKnown(): void {
     this.#isOutcomeKnown = true;
-    if (this.#deadline !== undefined) this.#deadlines.meet(this.#deadline);
-    // Where executions kept theirs, 600 bytes more of each HTTP request were measured to outlive short collections of garbage
-    // after a full one had come in between. What holds them is not known.
-    this.#deadline = undefined;
+    this.#deadlines.meet(this);
     if (this.#host.events.areHeard) this.#tookMs = this.#host.now() - this.#reservedAt;
   }
 
-  #timeOut(): void {
+  /** Its time is up. */
+  override missed(): void {
     if (this.#isOutcomeKnown) return;
     const { scope, key } = this.lease;
     this.#host.events.emit({ type: "execution_timeout", scope, key, attempt: this.attempt });
