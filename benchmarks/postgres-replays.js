@@ -14,6 +14,7 @@ const ours = "Latchkey";
 const oursPlain = "Latchkey, groupCommit: false";
 const cached = "Latchkey, with a cache in the process";
 const pool = "pg pool of 20, one SELECT";
+const floor = "the least that gathers: no engine, three columns";
 const callerCounts = [64, 256];
 
 export function run() {
@@ -24,6 +25,7 @@ export function run() {
 async function measure(url) {
   const contenders = await contendersApart(url, {
     [pool]: "pool",
+    [floor]: "floor",
     [ours]: "latchkey",
     [oursPlain]: "latchkeyPlain",
     [cached]: "latchkeyCached",

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { startChild } from "./child.js";
 
 /**
- * @typedef {"pool" | "preparedPool" | "latchkey" | "latchkeyPlain" | "latchkeyCached" | "nodeIdempotency"
+ * @typedef {"pool" | "preparedPool" | "floor" | "latchkey" | "latchkeyPlain" | "latchkeyCached" | "nodeIdempotency"
  *   | "nodeIdempotencyLogged" | "nodeIdempotencyCore"} Kind
  */
 /** @typedef {"plain" | "latchkey" | "latchkeyPlain" | "latchkeyNormal"} SqliteKind */

@@ -1,6 +1,7 @@
 // One of those who are measured on Postgres, in a process of its own, as it would be in earnest: where several share one, each
 // pays for what the others have made of the compiled code.
 import { latchkeyOn, plainPool, withCache, withoutGroupCommit } from "../lib/contenders.js";
+import { floorOn } from "../lib/floor.js";
 import { closedLoop, forEachOf, openLoop, warmUp, warmUpAlone } from "../lib/load.js";
 import { nodeIdempotencyCore, nodeIdempotencyStatements } from "../lib/node-idempotency.js";
 import { doAsAsked } from "./tasks.js";
@@ -13,6 +14,7 @@ import { doAsAsked } from "./tasks.js";
 const makers = {
   pool: (url) => plainPool(url),
   preparedPool: (url) => plainPool(url, { isPrepared: true }),
+  floor: floorOn,
   latchkey: (url) => latchkeyOn(url),
   latchkeyPlain: (url) => latchkeyOn(url, withoutGroupCommit),
   latchkeyCached: (url) => latchkeyOn(url, withCache.store, withCache.latchkey),
