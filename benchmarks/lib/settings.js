@@ -4,7 +4,7 @@
 export const rounds = numberOf("ROUNDS", 3);
 
 /** Seconds of one turn, after its warm-up. */
-export const seconds = numberOf("SECONDS", 0.55);
+export const seconds = numberOf("SECONDS", 0.5);
 
 /**
  * @param {string} name of an environment variable
