@@ -17,7 +17,7 @@ import type {
 import type { BreakerReading } from "./breaker.ts";
 import { DeadlinesByLimit } from "./deadlines.ts";
 import { Events, type StoreVerb } from "./events.ts";
-import { Execution, type ExecutionHost, type Settled } from "./execution.ts";
+import { Execution, type ExecutionHost } from "./execution.ts";
 import { Flight } from "./flight.ts";
 import { join } from "./joining.ts";
 import { Leases } from "./leases.ts";
@@ -25,6 +25,7 @@ import { type Leading, leadWithinLimits } from "./limits/leading.ts";
 import { Limits } from "./limits/limits.ts";
 import { Lookout } from "./limits/lookout.ts";
 import type { EngineOptions } from "./options.ts";
+import type { Settled } from "./outcome.ts";
 import { type CacheTicket, ReplayCache } from "./replay-cache.ts";
 import { Reserving, type ReservingHost } from "./reserving.ts";
 import { type Runtime, randomName, withTheTurn } from "./runtime.ts";

@@ -1,5 +1,5 @@
 import type { BriefEntry } from "../core/brief-table.ts";
-import type { Settled } from "./execution.ts";
+import type { Settled } from "./outcome.ts";
 import type { Runtime } from "./runtime.ts";
 import type { ArrivalTrace } from "./tracing.ts";
 import type { Arrival, Verdict } from "./verdict.ts";

@@ -2,7 +2,7 @@ import type { Message } from "../core/outbox.ts";
 import type { Phase } from "../core/phase.ts";
 import type { Settlement } from "../core/store.ts";
 import type { LatchkeyEvent } from "./events.ts";
-import type { Settled } from "./execution.ts";
+import type { Settled } from "./outcome.ts";
 import type { Arrival, Verdict } from "./verdict.ts";
 
 /**

@@ -3,7 +3,8 @@ import type { CapturedResponse, HeaderPair, StoredResponse } from "../core/respo
 import { allowedOf, areSameHeaders, copiedHeaders } from "../core/response.ts";
 import { isPromiseLike } from "../core/when-known.ts";
 import type { Events } from "../engine/events.ts";
-import type { Execution, Outcome, Settled } from "../engine/execution.ts";
+import type { Execution } from "../engine/execution.ts";
+import type { Outcome, Settled } from "../engine/outcome.ts";
 import { isOperationOf, operationIsOver, runOperation } from "../operation/operation.ts";
 import {
   type AnswerContext,

@@ -1,7 +1,7 @@
 import { type Attributes, type Context, context, type SpanContext, type Tracer } from "@opentelemetry/api";
 import type { Phase } from "../core/phase.ts";
 import type { Settlement } from "../core/store.ts";
-import type { Settled } from "../engine/execution.ts";
+import type { Settled } from "../engine/outcome.ts";
 import type { ExecutionTrace } from "../engine/tracing.ts";
 import { activeSpanContext, recordedTraceparent, Segment } from "./segment.ts";
 
