@@ -182,7 +182,6 @@ function reservationsOf(
     const call = calls[(row.place ?? 0) - 1];
     if (call !== undefined) found.set(row.place ?? 0, answerOf(call.request, row, now));
   }
-  if (found.size === 0) return calls.map(({ request }, index) => newReservation(request, now, places[index]));
   return calls.map(({ request }, index) =>
     found.has(index + 1) ? found.get(index + 1) : newReservation(request, now, places[index]),
   );
