@@ -3,9 +3,10 @@ import postgres from "postgres";
 import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { StoreRefusedError } from "../../src/core/errors.ts";
 import { noProgress } from "../../src/core/phase.ts";
-import type { Lease, Store } from "../../src/core/store.ts";
+import type { Lease, ReserveRequest, Store } from "../../src/core/store.ts";
 import { PlacedLease } from "../../src/stores/placed-lease.ts";
 import type { Seams } from "../../src/stores/postgres/calls.ts";
+import * as statements from "../../src/stores/postgres/statements/records.ts";
 import { type PostgresStoreOptions, postgresStore } from "../../src/stores/postgres/store.ts";
 import {
   again,
@@ -265,6 +266,77 @@ it("where plans are not kept, a lone caller asks functions only", async () => {
   await refused.settle(await leaseOf(refused, request()), complete);
   // The first one is refused for its name, and goes out again without it.
   expect(sent()).toEqual([insertion, insertion, completeFunction]);
+});
+
+describe("without group commit", () => {
+  const off = { groupCommit: false };
+  /** The statement that reserves in whatever state the record is, and the one that completes in whatever place. */
+  const [reservation, completion] = ["plain reservation", "plain completion"];
+  const named = (texts: readonly string[]) =>
+    texts.map((text) =>
+      text === statements.reserve ? reservation : text === statements.complete ? completion : kindOf(text),
+    );
+
+  function spiedStore(pool: pg.Pool) {
+    const texts: string[] = [];
+    const store = postgresStore(
+      spied(pool, (text) => void texts.push(text)),
+      off,
+    );
+    return { store, sent: () => named(texts.splice(0)) };
+  }
+
+  it("new keys are inserted and completed in their places, each call by itself", async () => {
+    const { store, sent } = spiedStore(large.pool());
+    for (let key = 0; key < 8; key += 1) await leaseOf(store, request());
+    expect(sent()).toEqual(Array.from({ length: 8 }, () => reservation));
+    const wanted = Array.from({ length: 5 }, () => request());
+    const leases = await Promise.all(wanted.map((each) => leaseOf(store, each)));
+    expect(sent()).toEqual(wanted.map(() => insertion));
+    await Promise.all(leases.map((lease) => store.settle(lease, complete)));
+    expect(sent()).toEqual(wanted.map(() => update));
+    expect(await store.reserve(again(wanted[0] as ReserveRequest))).toMatchObject({
+      kind: "replay",
+      response: read,
+    });
+  });
+
+  it("a key that is known after all is found by the statement that knows all states, and no function is called", async () => {
+    const { store, sent } = spiedStore(large.pool());
+    for (let key = 0; key < 8; key += 1) await leaseOf(store, request());
+    const done = request();
+    const lease = await leaseOf(store, done);
+    await store.settle(lease, complete);
+    sent();
+    expect(await store.reserve(again(done))).toMatchObject({ kind: "replay", response: read });
+    expect(sent()).toEqual([insertion, reservation]);
+    expect(await store.reserve(again(done))).toMatchObject({ kind: "replay" });
+    await leaseOf(store, request());
+    expect(sent()).toEqual([reservation, reservation]);
+    // It is not where it was reserved any more, and may say the same again.
+    expect(await store.settle(lease, complete)).toMatchObject({ kind: "settled" });
+    expect(sent().slice(0, 2)).toEqual([update, completion]);
+  });
+
+  it("an attempt after a failed one is none of a new key", async () => {
+    const { store, sent } = spiedStore(large.pool());
+    const failed = request({ onCrash: "retry", leaseMs: 0 });
+    await leaseOf(store, failed);
+    for (let attempt = 0; attempt < 9; attempt += 1) await leaseOf(store, again(failed));
+    sent();
+    await leaseOf(store, again(failed));
+    expect(sent()[0]).toBe(reservation);
+  });
+
+  it("a small table's rows are not completed by their places", async () => {
+    const { store, sent } = spiedStore(small.pool());
+    await small.query("TRUNCATE latchkey_records");
+    for (let key = 0; key < 8; key += 1) await leaseOf(store, request());
+    const lease = await leaseOf(store, request());
+    sent();
+    await store.settle(lease, complete);
+    expect(sent()).toEqual([completion]);
+  });
 });
 
 describe("no plan that is kept goes through the table", () => {

@@ -40,6 +40,12 @@ const subjects: Readonly<Record<string, Subject>> = {
     lacks: unheard,
   },
   "a pg pool without group commit": { open: pgPool, options: { groupCommit: false }, lacks: unheard },
+  "a pg pool without group commit on a large table": {
+    open: pgPool,
+    options: { groupCommit: false },
+    seams: asIfLarge,
+    lacks: unheard,
+  },
   "a pg pool in batches only, that listens": { open: pgPool, options: { listen: true }, seams: batchesOfOne },
   "a pg pool on a large table": { open: pgPool, seams: asIfLarge, lacks: unheard },
   "a pg pool on a large table, that listens": { open: pgPool, options: { listen: true }, seams: asIfLarge },

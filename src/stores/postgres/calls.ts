@@ -2,7 +2,7 @@ import type { Pending } from "../../core/pending.ts";
 import { encodeProgress } from "../../core/phase.ts";
 import type { Advance, Lease, RenewAnswer, Reservation, SettleAnswer, Settlement } from "../../core/store.ts";
 import { byRecord, Gathering, type Verb } from "../gathering.ts";
-import { completeFar, farPlaceOf, insertOne, isInsertable, pagesOfLargeTable } from "./alone.ts";
+import { completingAlone, isNew, reservingAlone } from "./alone.ts";
 import {
   type AdvanceCall,
   advanceBatch,
@@ -11,9 +11,8 @@ import {
   giveUpBatch,
   renewBatch,
   reserveBatch,
-  reserveOne,
 } from "./batches.ts";
-import { type CompleteCall, completeBatch, completeOne } from "./completing.ts";
+import { type CompleteCall, completeBatch } from "./completing.ts";
 import { isRefusal } from "./errors.ts";
 import type { Queries } from "./queries.ts";
 import { type ReserveCall, reserve } from "./reserving.ts";
@@ -27,11 +26,26 @@ export interface Calls {
   renew(leases: readonly Lease[], leaseMs: number): Promise<readonly RenewAnswer[]>;
 }
 
-/** One statement for each call. */
-export function plainCalls(queries: Queries, reserveStatement: string): Calls {
+/** One statement for each call, and none of the functions for requests. */
+export function plainCalls(
+  queries: Queries,
+  reserveStatement: string,
+  { partitioned, callsOfNewMin, pagesMin }: Seams & { readonly partitioned: boolean },
+): Calls {
+  const options = { byFunctions: false, partitioned, callsOfNewMin, pagesMin };
+  const reserveAlone = reservingAlone(queries, reserveStatement, options);
+  const completeAlone = completingAlone(queries, options);
+  const isLeft = false;
   return {
-    reserve: (call) => reserve(queries, reserveStatement, call),
-    settle: (lease, settlement) => settle(queries, lease, settlement),
+    // A worker comes for one record that is there, and must not make it.
+    reserve: (call) =>
+      call.request.mode === "claim"
+        ? reserve(queries, reserveStatement, call)
+        : reserveAlone(call, { isLeft }),
+    settle: (lease, settlement) =>
+      settlement.kind === "complete"
+        ? completeAlone({ lease, settlement }, { isLeft })
+        : settle(queries, lease, settlement),
     advance: (lease, step) => advance(queries, lease, step),
     renew: (leases, leaseMs) => renew(queries, leases, leaseMs),
   };
@@ -49,18 +63,12 @@ export interface Seams {
 export function gatheredCalls(
   queries: Queries,
   reserveStatement: string,
-  {
-    partitioned,
-    aloneMax = 1,
-    callsOfNewMin = callsOfNewUsual,
-    pagesMin = pagesOfLargeTable,
-  }: Seams & { readonly partitioned: boolean },
+  { partitioned, aloneMax = 1, callsOfNewMin, pagesMin }: Seams & { readonly partitioned: boolean },
 ): Calls {
   const gathering = new Gathering({ isRefusal, aloneMax, flightsMax, quietMax, smallCrowdMax });
-  // Kept requests are rare, and partitions have a way of their own to insert.
-  const isOneEnough = ({ request }: ReserveCall) => request.request === undefined && !partitioned;
-  const reserving = reserveVerb(queries, reserveStatement, isOneEnough, { partitioned, callsOfNewMin });
-  const completing = completeVerb(queries, pagesMin);
+  const options = { byFunctions: true, partitioned, callsOfNewMin, pagesMin };
+  const reserving = reserveVerb(queries, reservingAlone(queries, reserveStatement, options), partitioned);
+  const completing = completeVerb(queries, completingAlone(queries, options));
   const givingUp: Verb<GiveUpCall, SettleAnswer> = {
     alone: ({ lease, settlement }) => settle(queries, lease, settlement),
     together: (calls) => giveUpBatch(queries, calls),
@@ -94,23 +102,14 @@ export function gatheredCalls(
 
 function reserveVerb(
   queries: Queries,
-  statement: string,
-  isOneEnough: (call: ReserveCall) => boolean,
-  { partitioned, callsOfNewMin }: { readonly partitioned: boolean; readonly callsOfNewMin: number },
+  alone: Verb<ReserveCall, Reservation>["alone"],
+  partitioned: boolean,
 ): Verb<ReserveCall, Reservation> {
   // Retries come in waves. What the last batches found says whether the next one is likely to find anything.
   let expectation: Expectation = "some";
   let batchesOfNew = 0;
-  let callsOfNew = 0;
   return {
-    async alone(call, { isLeft }) {
-      if (isLeft || !isOneEnough(call)) return reserve(queries, statement, call);
-      const isExpectedNew = callsOfNew >= callsOfNewMin && isInsertable(queries, call);
-      const inserted = isExpectedNew ? await insertOne(queries, call) : undefined;
-      const answer = inserted ?? (await reserveOne(queries, call));
-      callsOfNew = isNew(answer) ? callsOfNew + 1 : 0;
-      return answer ?? reserve(queries, statement, call);
-    },
+    alone,
     async together(calls) {
       const answers = await reserveBatch(queries, calls, expectation).catch((error: unknown) => {
         // Whatever made it fail, those who come next must not all fail with it.
@@ -130,21 +129,16 @@ function reserveVerb(
   };
 }
 
-const isNew = (answer: Reservation | undefined) => answer?.kind === "execute" || answer?.kind === "pending";
-
-function completeVerb(queries: Queries, pagesMin: number): Verb<CompleteCall, SettleAnswer> {
+function completeVerb(
+  queries: Queries,
+  alone: Verb<CompleteCall, SettleAnswer>["alone"],
+): Verb<CompleteCall, SettleAnswer> {
   // Where leases are renewed before they end, rows are not where they were reserved. A batch of such rows looks for them
   // twice.
   let batchesByName = 0;
   let pause = pauseMin;
   return {
-    async alone(call, { isLeft }) {
-      if (isLeft) return settle(queries, call.lease, call.settlement);
-      const place = farPlaceOf(queries, call, pagesMin);
-      const atPlace = place === undefined ? undefined : await completeFar(queries, call, place);
-      const answer = atPlace ?? (await completeOne(queries, call));
-      return answer ?? settle(queries, call.lease, call.settlement);
-    },
+    alone,
     async together(calls) {
       const byPlace = batchesByName === 0;
       if (!byPlace) batchesByName -= 1;
@@ -206,9 +200,6 @@ const pauseMax = 1024;
 
 /** One that is not new makes its whole batch be inserted twice, so it takes some to believe that there are none. */
 const batchesOfNewMin = 8;
-
-/** One that is not new costs an insertion in vain then, so it takes some calls as well to believe that there are none. */
-const callsOfNewUsual = 8;
 
 /** About what the names, the fingerprint and the numbers of a call take. */
 const bytesPerCall = 300;

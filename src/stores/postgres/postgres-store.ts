@@ -89,9 +89,8 @@ export class PostgresStore<Tx> implements Store<Tx> {
     this.#queries = new Queries(database);
     this.notes = new PostgresNotes(this.#queries);
     const reserveStatement = partitioned ? reserveInPartitions : statements.reserve;
-    this.#calls = groupCommit
-      ? gatheredCalls(this.#queries, reserveStatement, { ...seams, partitioned })
-      : plainCalls(this.#queries, reserveStatement);
+    const callsOf = groupCommit ? gatheredCalls : plainCalls;
+    this.#calls = callsOf(this.#queries, reserveStatement, { ...seams, partitioned });
     this.#reaper = partitioned ? new PartitionReaper(database) : new BatchReaper(this.#queries);
     const hooks: SessionHooks = {
       heard: (payload) => this.#hear(payload),
