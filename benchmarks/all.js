@@ -34,7 +34,7 @@ const questions = [
   { file: "http-overhead.js", expectedSeconds: 105 },
   { file: "http-postgres.js", expectedSeconds: 32 },
   { file: "gateway.js", expectedSeconds: 32, settings: { ROUNDS: "2" } },
-  { file: "guards.js", expectedSeconds: 80 },
+  { file: "guards.js", expectedSeconds: 60, settings: { ROUNDS: "2" } },
   { file: "spray.js", expectedSeconds: 40, settings: { SPRAY_KEYS: "22000", SPRAY_RATE: "2000" } },
   { file: "fingerprint.js", expectedSeconds: 16 },
   { file: "footprint.js", expectedSeconds: 15, settings: { KEYS: "10000" } },

@@ -22,7 +22,7 @@ export async function run() {
     "Latchkey, NORMAL": "latchkeyNormal",
   });
   try {
-    for (const { warmUp } of Object.values(contenders)) await warmUp();
+    for (const { warmUp } of Object.values(contenders)) await warmUp({ callers: 64 });
     const plan = callerCounts.flatMap((callers) =>
       Object.entries(contenders)
         .filter(([contender]) => callers === 64 || contender === ours || contender === plain)

@@ -11,7 +11,7 @@ import { startChild } from "./child.js";
 
 /**
  * @typedef {object} Tasks
- * @property {() => Promise<void>} warmUp with a crowd
+ * @property {(options: { callers: number }) => Promise<void>} warmUp with so many
  * @property {() => Promise<void>} warmUpAlone with lone callers
  * @property {(options: { callers: number }) => Promise<ClosedSample>} fresh keys that nobody has sent
  * @property {(options: { rate: number, handlerMs: number }) => Promise<OpenSample>} open
@@ -79,7 +79,7 @@ async function contenderApart(program, kind, place) {
     return message.answer;
   };
   return {
-    warmUp: () => ask("warmUp"),
+    warmUp: (options) => ask("warmUp", options),
     warmUpAlone: () => ask("warmUpAlone"),
     fresh: (options) => ask("fresh", options),
     open: (options) => ask("open", options),

@@ -29,7 +29,7 @@ const contender = await make(url);
 
 /** @type {Tasks} */
 const tasks = {
-  warmUp: () => warmUp([contender], { callers: [64] }),
+  warmUp: ({ callers }) => warmUp([contender], { callers: [callers] }),
   warmUpAlone: () => warmUpAlone(() => make(url)),
   fresh: ({ callers }) => closedLoop({ callers, operation: () => contender.operation() }),
   open: ({ rate, handlerMs }) =>

@@ -64,7 +64,7 @@ function plainStatements() {
 
 doAsAsked(
   {
-    warmUp: () => warmUp([contender], { callers: [64] }),
+    warmUp: ({ callers }) => warmUp([contender], { callers: [callers] }),
     fresh: ({ callers }) => closedLoop({ callers, operation: contender.operation }),
   },
   contender.close,
