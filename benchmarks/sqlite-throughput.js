@@ -17,6 +17,7 @@ export async function run() {
   const folder = await mkdtemp(join(tmpdir(), "latchkey-bench-"));
   const contenders = await sqliteContendersApart(folder, {
     [plain]: "plain",
+    "the least that gathers: no engine, three columns, FULL": "floor",
     [ours]: "latchkey",
     "Latchkey, FULL, groupCommit: false": "latchkeyPlain",
     "Latchkey, NORMAL": "latchkeyNormal",

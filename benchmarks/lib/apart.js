@@ -5,7 +5,7 @@ import { startChild } from "./child.js";
  * @typedef {"pool" | "preparedPool" | "floor" | "latchkey" | "latchkeyPlain" | "latchkeyCached" | "nodeIdempotency"
  *   | "nodeIdempotencyLogged" | "nodeIdempotencyCore"} Kind
  */
-/** @typedef {"plain" | "latchkey" | "latchkeyPlain" | "latchkeyNormal"} SqliteKind */
+/** @typedef {"plain" | "floor" | "latchkey" | "latchkeyPlain" | "latchkeyNormal"} SqliteKind */
 /** @typedef {import("./load.js").ClosedSample} ClosedSample */
 /** @typedef {import("./load.js").OpenSample} OpenSample */
 
