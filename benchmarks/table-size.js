@@ -1,4 +1,4 @@
-// Does a large table cost throughput, and does an empty one? `ROWS=50000000 node benchmarks/table-size.js` asks about
+// Does a large table cost throughput, does an empty one, and does one that grows? `ROWS=50000000 node benchmarks/table-size.js` asks about
 // fifty million, for which it wants some 50 GB of disk.
 import { answerWhenStarted, ratioBar, times, whole } from "./lib/answer.js";
 import { latchkeyOn } from "./lib/contenders.js";
@@ -6,6 +6,7 @@ import { fillRecords } from "./lib/filling.js";
 import { closedLoop } from "./lib/load.js";
 import { query, withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
+import { leaveRoom } from "./lib/room.js";
 import { interleave, medianOf, turns } from "./lib/rounds.js";
 import { numberOf } from "./lib/settings.js";
 
@@ -16,12 +17,17 @@ const many = numberOf("ROWS", 5_000_000);
 const callers = 64;
 const cold = "an empty table, from its first moment";
 const grown = "the same table and connections, a moment later";
+const used = "a table in use, which has room where records were removed";
 const named = (/** @type {number} */ rows) => `${whole(rows)} rows`;
 
 export function run() {
   return withPostgres((server) =>
     withDatabase(server, (fewUrl) =>
-      withDatabase(server, (manyUrl) => measure(server, { [named(few)]: fewUrl, [named(many)]: manyUrl })),
+      withDatabase(server, (manyUrl) =>
+        withDatabase(server, (usedUrl) =>
+          measure(server, { [named(few)]: fewUrl, [named(many)]: manyUrl, [used]: usedUrl }),
+        ),
+      ),
     ),
   );
 }
@@ -46,15 +52,18 @@ function warm(url) {
  * @returns {Promise<import("./lib/answer.js").Answer>}
  */
 async function measure(server, urls) {
-  const fillSteps = Math.ceil(few / 500_000) + Math.ceil(many / 500_000);
-  const progress = createProgress(fillSteps + turns(3));
+  const fillSteps = 2 * Math.ceil(few / 500_000) + Math.ceil(many / 500_000);
+  const progress = createProgress(fillSteps + turns(4));
   const fills = {
     [named(few)]: await fill(urls[named(few)] ?? "", few, progress),
     [named(many)]: await fill(urls[named(many)] ?? "", many, progress),
   };
+  await fill(urls[used] ?? "", few, progress);
+  await leaveRoom(urls[used] ?? "", "latchkey_records");
   for (const url of Object.values(urls)) await warm(url);
   const fewRows = await latchkeyOn(urls[named(few)] ?? "");
   const manyRows = await latchkeyOn(urls[named(many)] ?? "");
+  const roomy = await latchkeyOn(urls[used] ?? "");
   /** @type {import("./lib/load.js").ClosedSample[]} */
   const later = [];
   try {
@@ -62,6 +71,7 @@ async function measure(server, urls) {
       {
         [named(few)]: () => closedLoop({ callers, operation: () => fewRows.operation() }),
         [named(many)]: () => closedLoop({ callers, operation: () => manyRows.operation() }),
+        [used]: () => closedLoop({ callers, operation: () => roomy.operation() }),
         [cold]: () =>
           withDatabase(server, async (url) => {
             const empty = await latchkeyOn(url);
@@ -79,6 +89,7 @@ async function measure(server, urls) {
   } finally {
     await fewRows.close();
     await manyRows.close();
+    await roomy.close();
   }
 }
 
@@ -104,7 +115,7 @@ function report(samples, fills) {
       {
         title: `Fresh operations per second by the size of the table, ${callers} callers`,
         columns: ["table", "per second", `of ${named(few)}`, "on disk", "bytes per row", "filled in"],
-        rows: [cold, grown, named(few), named(many)].map((name) => {
+        rows: [cold, grown, named(few), named(many), used].map((name) => {
           const filled = fills[name];
           const rows = name === named(few) ? few : many;
           return [
