@@ -71,14 +71,13 @@ async function measure(url, usedUrl) {
     if (pgbench !== undefined)
       many.push(...(await pgbenchTurns(pgbench, url, join(folder, "two-statements.sql"))));
     const progress = createProgress(roundsOfFew * few.length + turns(many.length));
-    for (const name of [pool, ours]) {
-      await onNewTables[name]?.warmUpAlone();
-      await onNewTables[name]?.warmUp({ callers: 8 });
+    // The same for those on either tables: whose code was warmed by crowds alone needs more of the processor for them.
+    for (const name of [pool, ours, poolInUse, oursInUse]) {
+      await contenders[name]?.warmUpAlone();
+      await contenders[name]?.warmUp({ callers: 8 });
     }
     const samples = await interleave(byName(few), progress, { rounds: roundsOfFew });
     for (const { warmUp } of Object.values(contenders)) await warmUp({ callers: 64 });
-    // They have had no turns yet, and the others have.
-    for (const { warmUp } of Object.values(inUse)) await warmUp({ callers: 256 });
     return report([...few, ...many], { ...samples, ...(await interleave(byName(many), progress)) });
   } finally {
     for (const { close } of Object.values(contenders)) await close();
