@@ -12,33 +12,39 @@ import { rounds, seconds } from "./lib/settings.js";
 import { tableMarkdown, tableText } from "./lib/tables.js";
 
 /** @typedef {import("./lib/answer.js").Answer} Answer */
-/** @typedef {{ file: string, expectedSeconds: number, settings?: Record<string, string> }} Question */
+/** @typedef {{ file: string, expectedSeconds: number, asksPostgres?: boolean, settings?: Record<string, string> }} Question */
 /** @typedef {{ kind: "progress", share: number, line: string } | { kind: "answer", answer: Answer }} Message */
 /** @typedef {Question & { answer: Answer, took: number }} Answered */
 
 /** What each is expected to take only serves the progress bar. */
 /** @type {readonly Question[]} */
 const questions = [
-  { file: "postgres-throughput.js", expectedSeconds: 100 },
-  { file: "postgres-latency.js", expectedSeconds: 55 },
-  { file: "postgres-replays.js", expectedSeconds: 40 },
+  { file: "postgres-throughput.js", expectedSeconds: 100, asksPostgres: true },
+  { file: "postgres-latency.js", expectedSeconds: 55, asksPostgres: true },
+  { file: "postgres-replays.js", expectedSeconds: 40, asksPostgres: true },
   {
     file: "table-size.js",
     expectedSeconds: 45,
+    asksPostgres: true,
     settings: { FEW_ROWS: "500000", ROWS: "1000000", ROUNDS: "2" },
   },
-  { file: "waiters.js", expectedSeconds: 30 },
+  { file: "waiters.js", expectedSeconds: 30, asksPostgres: true },
   { file: "redis-throughput.js", expectedSeconds: 30 },
-  { file: "stores.js", expectedSeconds: 65, settings: { ROUNDS: "2" } },
+  { file: "stores.js", expectedSeconds: 65, asksPostgres: true, settings: { ROUNDS: "2" } },
   { file: "sqlite-throughput.js", expectedSeconds: 40 },
   { file: "http-overhead.js", expectedSeconds: 105 },
-  { file: "http-postgres.js", expectedSeconds: 32 },
+  { file: "http-postgres.js", expectedSeconds: 32, asksPostgres: true },
   { file: "gateway.js", expectedSeconds: 32, settings: { ROUNDS: "2" } },
-  { file: "guards.js", expectedSeconds: 60, settings: { ROUNDS: "2" } },
-  { file: "spray.js", expectedSeconds: 40, settings: { SPRAY_KEYS: "22000", SPRAY_RATE: "2000" } },
+  { file: "guards.js", expectedSeconds: 60, asksPostgres: true, settings: { ROUNDS: "2" } },
+  {
+    file: "spray.js",
+    expectedSeconds: 40,
+    asksPostgres: true,
+    settings: { SPRAY_KEYS: "22000", SPRAY_RATE: "2000" },
+  },
   { file: "fingerprint.js", expectedSeconds: 16 },
-  { file: "footprint.js", expectedSeconds: 15, settings: { KEYS: "10000" } },
-  { file: "outbox.js", expectedSeconds: 20, settings: { MESSAGES: "20000" } },
+  { file: "footprint.js", expectedSeconds: 15, asksPostgres: true, settings: { KEYS: "10000" } },
+  { file: "outbox.js", expectedSeconds: 20, asksPostgres: true, settings: { MESSAGES: "20000" } },
 ];
 
 const chosen = process.argv.slice(2);
@@ -48,6 +54,8 @@ if (asked.length < chosen.length)
 const expectedTotal = asked.reduce((sum, { expectedSeconds }) => sum + expectedSeconds, 0);
 
 const begun = performance.now();
+// One server for all of them: each would else begin by making its own.
+const postgres = asked.some(({ asksPostgres }) => asksPostgres) ? await startPostgres() : undefined;
 /** @type {Answered[]} */
 const answered = [];
 let expectedSoFar = 0;
@@ -74,6 +82,7 @@ for (const { answer } of answered) {
 const bars = answered.flatMap(({ answer }) => answer.bars ?? []);
 console.log(tableText(barTable(bars)));
 console.log(`\ntook ${minutes.toFixed(1)} minutes`);
+await postgres?.stop();
 if (answered.length === questions.length) await write();
 
 /**
@@ -83,7 +92,12 @@ if (answered.length === questions.length) await write();
  */
 function ask({ file, settings }, progress) {
   const child = fork(fileURLToPath(new URL(file, import.meta.url)), {
-    env: { ...settings, ...process.env, NODE_ENV: "production" },
+    env: {
+      ...settings,
+      ...process.env,
+      ...(postgres && { LATCHKEY_BENCH_POSTGRES_URL: postgres.url }),
+      NODE_ENV: "production",
+    },
   });
   return new Promise((resolve, reject) => {
     /** @type {Answer | undefined} */
@@ -107,11 +121,9 @@ async function write() {
   for (const { file, svg } of answered.flatMap(({ answer }) => answer.plots ?? [])) {
     await writeFile(new URL(file, plots), svg);
   }
-  const server = await startPostgres();
-  await server.stop();
   await writeFile(
     new URL("RESULTS.md", import.meta.url),
-    results(machineFacts({ postgres: server.version })),
+    results(machineFacts({ postgres: postgres?.version ?? "none" })),
   );
 }
 
