@@ -14,7 +14,7 @@ import { startChild } from "./child.js";
  * @property {(options: { callers: number }) => Promise<void>} warmUp with so many
  * @property {() => Promise<void>} warmUpAlone with lone callers
  * @property {(options: { callers: number }) => Promise<ClosedSample>} fresh keys that nobody has sent
- * @property {(options: { rate: number, handlerMs: number }) => Promise<OpenSample>} open
+ * @property {(turn: { rate: number, handlerMs: number, seconds?: number, warmUpSeconds?: number }) => Promise<OpenSample>} open
  * @property {(options: { keys: readonly string[] }) => Promise<void>} fill executes a request for each key
  * @property {(options: { keys: readonly string[] }) => Promise<void>} see each answer once
  * @property {(options: { callers: number, keys: readonly string[] }) => Promise<ClosedSample>} replays of random ones

@@ -3,7 +3,8 @@ import { seconds as secondsOfTurn } from "./settings.js";
 import { percentile } from "./statistics.js";
 
 /** @typedef {{ rate: number, p50: number, p99: number, cpu: number }} ClosedSample per second, ms, ms, µs per operation */
-/** @typedef {{ p50: number, p90: number, p99: number, failed: number }} OpenSample ms, and a share of all requests */
+/** @typedef {{ p50: number, p90: number, p99: number, failed: number }} OpenFigures ms, and a share of all requests */
+/** @typedef {OpenFigures & { latencies: readonly number[] }} OpenSample with what each request took */
 
 const warmUpSecondsMax = 0.4; // Connections are made, code is compiled, batches have found their size.
 
@@ -110,12 +111,13 @@ const outstandingMax = 4_000;
  * @param {number} options.handlerMs how long the handler waits for somebody else
  * @param {(handler: () => Promise<void>) => Promise<unknown>} options.operation
  * @param {number} [options.seconds]
+ * @param {number} [options.warmUpSeconds]
  * @returns {Promise<OpenSample>}
  */
-export async function openLoop({ rate, handlerMs, operation, seconds = secondsOfTurn }) {
+export async function openLoop({ rate, handlerMs, operation, seconds = secondsOfTurn, warmUpSeconds }) {
   /** @type {Promise<number>[]} */
   const requests = [];
-  const countFrom = performance.now() + 1000 * Math.min(warmUpSecondsMax, seconds);
+  const countFrom = performance.now() + 1000 * (warmUpSeconds ?? Math.min(warmUpSecondsMax, seconds));
   const countUntil = countFrom + 1000 * seconds;
   let due = performance.now();
   let outstanding = 0;
@@ -135,6 +137,23 @@ export async function openLoop({ rate, handlerMs, operation, seconds = secondsOf
     if (arrivals % 16 === 0) await nextTurn();
   }
   const latencies = await Promise.all(requests);
+  return { ...openFigures(latencies), latencies };
+}
+
+/**
+ * What all turns of a contender come to: a turn with few requests tells little about the slow ones among them.
+ *
+ * @param {readonly OpenSample[]} samples
+ */
+export function openTogether(samples) {
+  return openFigures(samples.flatMap(({ latencies }) => latencies));
+}
+
+/**
+ * @param {readonly number[]} latencies
+ * @returns {OpenFigures}
+ */
+function openFigures(latencies) {
   return {
     p50: percentile(latencies, 0.5),
     p90: percentile(latencies, 0.9),
