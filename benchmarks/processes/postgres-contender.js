@@ -32,8 +32,7 @@ const tasks = {
   warmUp: ({ callers }) => warmUp([contender], { callers: [callers] }),
   warmUpAlone: () => warmUpAlone(() => make(url)),
   fresh: ({ callers }) => closedLoop({ callers, operation: () => contender.operation() }),
-  open: (turn) =>
-    openLoop({ ...turn, operation: (handler) => contender.operation(undefined, handler) }),
+  open: (turn) => openLoop({ ...turn, operation: (handler) => contender.operation(undefined, handler) }),
   fill: ({ keys }) => forEachOf(keys, (key) => contender.operation(key)),
   see: ({ keys }) => forEachOf(keys, (key) => contender.replay(key)),
   replays: ({ callers, keys }) =>
