@@ -196,7 +196,8 @@ function pgPool(connectionString: string) {
 }
 
 function postgresSql(url: string) {
-  const client = postgres(url, { max: 5, backoff: () => 0.05 });
+  // As docs/stores.md advises: nobody catches the error of the question for types, if that is when the connection is lost.
+  const client = postgres(url, { max: 5, backoff: () => 0.05, fetch_types: false });
   // Without a limit this driver (3.4.9) waits for ever for a connection that was lost in the middle of a statement.
   return { client, end: () => client.end({ timeout: 1 }) };
 }
