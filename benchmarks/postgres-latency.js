@@ -1,7 +1,7 @@
 // How long does an operation take on Postgres when requests arrive by themselves, at a rate that nobody slows down?
 import { answerWhenStarted, ms, percent, times, whole } from "./lib/answer.js";
 import { contendersApart } from "./lib/apart.js";
-import { openTogether } from "./lib/load.js";
+import { openFigures } from "./lib/load.js";
 import { linePlot } from "./lib/plot.js";
 import { withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
@@ -46,7 +46,7 @@ async function measure(url) {
       { part: plan.filter(({ rate }) => rate > poolRateMax), rounds },
     ];
     const progress = createProgress(parts.reduce((sum, each) => sum + each.rounds * each.part.length, 0));
-    /** @type {Record<string, import("./lib/load.js").OpenSample[]>} */
+    /** @type {Record<string, number[][]>} */
     const samples = {};
     for (const { part, rounds, turn } of parts) {
       const named = part.map(({ contender, rate }) => [
@@ -63,12 +63,12 @@ async function measure(url) {
 
 /**
  * @param {readonly { contender: string, rate: number }[]} plan
- * @param {Record<string, import("./lib/load.js").OpenSample[]>} samples
+ * @param {Record<string, number[][]>} samples
  * @returns {import("./lib/answer.js").Answer}
  */
 function report(plan, samples) {
   const figures = Object.fromEntries(
-    Object.entries(samples).map(([turn, ofTurn]) => [turn, openTogether(ofTurn)]),
+    Object.entries(samples).map(([turn, ofTurn]) => [turn, openFigures(ofTurn.flat())]),
   );
   const at = (
     /** @type {string} */ contender,

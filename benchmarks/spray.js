@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { Agent, request } from "node:http";
 import { answerWhenStarted, ms, times, whole } from "./lib/answer.js";
 import { startChild } from "./lib/child.js";
-import { openLoop } from "./lib/load.js";
+import { openFigures, openLoop } from "./lib/load.js";
 import { order } from "./lib/payload.js";
 import { query, withDatabase, withPostgres } from "./lib/postgres.js";
 import { createProgress } from "./lib/progress.js";
@@ -79,19 +79,20 @@ async function measure(databaseUrl) {
   }
 }
 
-/** @typedef {import("./lib/load.js").OpenSample} Sample */
+/** @typedef {import("./lib/load.js").OpenFigures} Sample */
 
 /**
  * @param {string} url
  * @param {Agent} agent
  */
-function others(url, agent) {
-  return openLoop({
+async function others(url, agent) {
+  const latencies = await openLoop({
     rate: victims.rate,
     handlerMs: 0,
     seconds: windowSeconds,
     operation: () => charge(url, agent, `victim-${Math.floor(Math.random() * victims.tenants)}`),
   });
+  return openFigures(latencies);
 }
 
 /**

@@ -7,14 +7,13 @@ import { startChild } from "./child.js";
  */
 /** @typedef {"plain" | "floor" | "latchkey" | "latchkeyPlain" | "latchkeyNormal"} SqliteKind */
 /** @typedef {import("./load.js").ClosedSample} ClosedSample */
-/** @typedef {import("./load.js").OpenSample} OpenSample */
 
 /**
  * @typedef {object} Tasks
  * @property {(options: { callers: number }) => Promise<void>} warmUp with so many
  * @property {() => Promise<void>} warmUpAlone with lone callers
  * @property {(options: { callers: number }) => Promise<ClosedSample>} fresh keys that nobody has sent
- * @property {(turn: { rate: number, handlerMs: number, seconds?: number, warmUpSeconds?: number }) => Promise<OpenSample>} open
+ * @property {(turn: { rate: number, handlerMs: number, seconds?: number, warmUpSeconds?: number }) => Promise<number[]>} open each request's ms
  * @property {(options: { keys: readonly string[] }) => Promise<void>} fill executes a request for each key
  * @property {(options: { keys: readonly string[] }) => Promise<void>} see each answer once
  * @property {(options: { callers: number, keys: readonly string[] }) => Promise<ClosedSample>} replays of random ones

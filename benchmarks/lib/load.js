@@ -4,9 +4,9 @@ import { percentile } from "./statistics.js";
 
 /** @typedef {{ rate: number, p50: number, p99: number, cpu: number }} ClosedSample per second, ms, ms, µs per operation */
 /** @typedef {{ p50: number, p90: number, p99: number, failed: number }} OpenFigures ms, and a share of all requests */
-/** @typedef {OpenFigures & { latencies: readonly number[] }} OpenSample with what each request took */
 
 const warmUpSecondsMax = 0.4; // Connections are made, code is compiled, batches have found their size.
+const warmUpOf = (/** @type {number} */ seconds) => Math.min(warmUpSecondsMax, seconds);
 
 /**
  * A closed loop: each caller begins its next operation when its last one has ended.
@@ -18,9 +18,14 @@ const warmUpSecondsMax = 0.4; // Connections are made, code is compiled, batches
  * @param {number} [options.warmUpSeconds]
  * @returns {Promise<ClosedSample>}
  */
-export async function closedLoop({ callers, operation, seconds = secondsOfTurn, warmUpSeconds }) {
+export async function closedLoop({
+  callers,
+  operation,
+  seconds = secondsOfTurn,
+  warmUpSeconds = warmUpOf(seconds),
+}) {
   const begun = performance.now();
-  const countFrom = begun + 1000 * (warmUpSeconds ?? Math.min(warmUpSecondsMax, seconds));
+  const countFrom = begun + 1000 * warmUpSeconds;
   const countUntil = countFrom + 1000 * seconds;
   /** @type {number[]} */
   const latencies = [];
@@ -112,12 +117,18 @@ const outstandingMax = 4_000;
  * @param {(handler: () => Promise<void>) => Promise<unknown>} options.operation
  * @param {number} [options.seconds]
  * @param {number} [options.warmUpSeconds]
- * @returns {Promise<OpenSample>}
+ * @returns {Promise<number[]>} what each request took, in ms
  */
-export async function openLoop({ rate, handlerMs, operation, seconds = secondsOfTurn, warmUpSeconds }) {
+export async function openLoop({
+  rate,
+  handlerMs,
+  operation,
+  seconds = secondsOfTurn,
+  warmUpSeconds = warmUpOf(seconds),
+}) {
   /** @type {Promise<number>[]} */
   const requests = [];
-  const countFrom = performance.now() + 1000 * (warmUpSeconds ?? Math.min(warmUpSecondsMax, seconds));
+  const countFrom = performance.now() + 1000 * warmUpSeconds;
   const countUntil = countFrom + 1000 * seconds;
   let due = performance.now();
   let outstanding = 0;
@@ -136,24 +147,14 @@ export async function openLoop({ rate, handlerMs, operation, seconds = secondsOf
     // The process under load has to read its sockets between two arrivals that are both due.
     if (arrivals % 16 === 0) await nextTurn();
   }
-  const latencies = await Promise.all(requests);
-  return { ...openFigures(latencies), latencies };
+  return Promise.all(requests);
 }
 
 /**
- * What all turns of a contender come to: a turn with few requests tells little about the slow ones among them.
- *
- * @param {readonly OpenSample[]} samples
- */
-export function openTogether(samples) {
-  return openFigures(samples.flatMap(({ latencies }) => latencies));
-}
-
-/**
- * @param {readonly number[]} latencies
+ * @param {readonly number[]} latencies of one turn or of several: one with few requests tells little about the slow ones
  * @returns {OpenFigures}
  */
-function openFigures(latencies) {
+export function openFigures(latencies) {
   return {
     p50: percentile(latencies, 0.5),
     p90: percentile(latencies, 0.9),
